@@ -1,0 +1,1 @@
+"""BLS signature verification for drand's schemes: one interface, several backends."""
