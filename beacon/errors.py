@@ -1,0 +1,368 @@
+"""Every error that the API answers with: one table, one exception.
+
+A code is stable: it is documented, tested and never renamed. A problem that comes from a rule of the protocol names the
+rule (verifier/PROTOCOL.md). `retryable` means that the same request, unchanged, may succeed later; nothing was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One row: HTTP status, title, the rule it enforces (or None), whether to retry, and what the caller does next."""
+
+    status: int
+    title: str
+    rule: str | None
+    retryable: bool
+    next: str
+
+
+_READ_SESSION = "Read the session: its state says what it still takes."
+
+PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
+    {
+        # The request itself
+        "invalid-request": Problem(
+            400,
+            "The request is not what this operation takes",
+            None,
+            False,
+            "Correct what `detail` and `errors` name.",
+        ),
+        "forbidden-character": Problem(
+            400,
+            "A string holds a character that no entry may hold",
+            "3.4",
+            False,
+            "Take control and direction characters, byte order marks and unpaired surrogates out of the strings.",
+        ),
+        "unauthorized": Problem(
+            401,
+            "A write needs a host's token",
+            None,
+            False,
+            "Send `Authorization: Bearer TOKEN` with a token of `beacon hosts add` that is not revoked.",
+        ),
+        "forbidden": Problem(
+            403, "This token may not do that", None, False, "Use a token of a host that may do it, or ask the operator."
+        ),
+        "not-found": Problem(
+            404, "There is nothing at this address", None, False, "Check the path; addresses have one spelling."
+        ),
+        "method-not-allowed": Problem(
+            405,
+            "This address does not take this method",
+            None,
+            False,
+            "Use one of the methods that the `Allow` header lists.",
+        ),
+        "request-timeout": Problem(
+            408, "The request's body did not arrive in time", None, True, "Send the whole request again."
+        ),
+        "body-too-large": Problem(
+            413, "The request's body is too large", None, False, "Send less; `limit_bytes` is the most it may be."
+        ),
+        "unsupported-media-type": Problem(
+            415,
+            "The request's body is not plain JSON",
+            None,
+            False,
+            "Send `Content-Type: application/json` in UTF-8, without a content encoding.",
+        ),
+        # The service
+        "internal": Problem(
+            500,
+            "The service failed",
+            None,
+            False,
+            "Read the session before you repeat a write. Give the operator the `request_id`.",
+        ),
+        "write-failed": Problem(
+            503, "Nothing was written", None, True, "Send the same request again after `Retry-After` seconds."
+        ),
+        "outcome-unknown": Problem(
+            503,
+            "Whether this was written is not known",
+            None,
+            False,
+            "Read the session after the service is back, before you repeat the request.",
+        ),
+        "unavailable": Problem(
+            503,
+            "The service takes no writes",
+            None,
+            True,
+            "Nothing was written. Send the same request again later; the operator has to restart the service.",
+        ),
+        # Chains and rounds
+        "chain-unknown": Problem(
+            404, "This service does not follow that chain", None, False, "Use a chain of `GET /v1/chains`."
+        ),
+        "chain-retired": Problem(
+            422,
+            "The chain ends before that round",
+            "2.5",
+            False,
+            "Use a chain of `GET /v1/chains` that is still running.",
+        ),
+        "round-unknown": Problem(
+            404,
+            "That round has not been verified here",
+            None,
+            True,
+            "Ask again after the round's time; only rounds that sessions use are kept.",
+        ),
+        "clock-unsure": Problem(
+            503,
+            "The service's clock and the chain disagree",
+            "6.11",
+            True,
+            "Send the same request again after `Retry-After` seconds; the operator checks the clock and the relays.",
+        ),
+        "no-verified-round": Problem(
+            503,
+            "No round of the chain has been verified yet",
+            "6.11",
+            True,
+            "Send the same request again after `Retry-After` seconds.",
+        ),
+        "chain-broken": Problem(
+            503,
+            "The chain has signed one round twice, differently",
+            "6.8",
+            False,
+            "Do not use this chain. Use another of `GET /v1/chains`.",
+        ),
+        "sandbox-only-chain": Problem(
+            403,
+            "Only sandbox hosts may use this chain",
+            None,
+            False,
+            "Use another chain of `GET /v1/chains`, or a token of a sandbox host.",
+        ),
+        # Seals
+        "seal-round-too-early": Problem(
+            422,
+            "The round is too near: somebody may know it already",
+            "6.3",
+            False,
+            "Name a round at least 2 periods from now and 2 above the newest; `earliest_round` says which.",
+        ),
+        "seal-round-too-late": Problem(
+            422, "The round's time is beyond what a log can hold", "6.3", False, "Name an earlier round."
+        ),
+        "seal-close-too-late": Problem(
+            422,
+            "Contributions would close too near the round",
+            "6.3",
+            False,
+            "Set `close_at` at least 1 period before the round's time, or name a later round.",
+        ),
+        "seal-close-in-past": Problem(
+            422, "Contributions would close before the seal", "6.3", False, "Set `close_at` in the future."
+        ),
+        "seal-reveal-by-too-early": Problem(
+            422,
+            "The deadline of the reveal is too near the round",
+            "6.3",
+            False,
+            "Set `reveal_by` at least 10 periods and 10 minutes after the round's time.",
+        ),
+        "seal-reveal-by-too-late": Problem(
+            422, "The deadline of the reveal is too far", "6.3", False, "Set `reveal_by` within 400 days."
+        ),
+        "seal-contributions-mismatch": Problem(
+            422,
+            "The terms of the contributions contradict each other",
+            "6.4",
+            False,
+            "With `close_at`: list participants or set `open`; without it: `min_contributions` is 0. "
+            "The minimum is not above the number of participants unless the session is open.",
+        ),
+        "seal-replaces-unknown": Problem(
+            422,
+            "`replaces` names no earlier session of this host",
+            "6.1",
+            False,
+            "Name an earlier session of your own, or leave `replaces` out.",
+        ),
+        "seal-recipe-invalid": Problem(
+            422,
+            "A recipe is not one of the protocol's",
+            "5",
+            False,
+            "Correct the recipe that `detail` names: its kind, fields and bounds are in section 5.",
+        ),
+        "seal-participant-invalid": Problem(
+            422,
+            "A participant cannot be listed like that",
+            "3.5",
+            False,
+            "Ids have 1 to 128 bytes; ids and keys are unique; at most 200 participants.",
+        ),
+        "seal-key-invalid": Problem(
+            422,
+            "A participant's key is not an Ed25519 key of prime order",
+            "2.7",
+            False,
+            "List the 32 bytes of a canonical Ed25519 public key in hex, or no key.",
+        ),
+        "seal-attachment-invalid": Problem(
+            422,
+            "An attachment cannot be listed like that",
+            "3.6",
+            False,
+            "At most 16 attachments, each with a unique name of 1 to 128 bytes and the SHA-256 of its bytes in hex.",
+        ),
+        "label-invalid": Problem(422, "The label is too long", "3.5", False, "A label has at most 256 bytes of UTF-8."),
+        "entry-too-long": Problem(
+            422,
+            "The log entry would be too long",
+            "3.1",
+            False,
+            "An entry has at most 65,535 bytes: shorten names and lists, or ask for fewer outcomes at once.",
+        ),
+        # Sessions
+        "session-unknown": Problem(
+            404,
+            "The log has no such session",
+            None,
+            False,
+            "A session is named by the 64 hex digits that its seal gave.",
+        ),
+        "not-your-session": Problem(
+            403, "The session belongs to another host", None, False, "Use the token of the host that sealed it."
+        ),
+        "session-ended": Problem(409, "The session has been revealed", "6.1", False, "Read its transcript."),
+        "session-void": Problem(
+            409, "The session is void", "6.1", False, "Seal a new one; `replaces` says what it stands for."
+        ),
+        # Contributions
+        "no-contributions-taken": Problem(
+            409, "The session takes no contributions", "6.4", False, "Seal with `close_at` to take contributions."
+        ),
+        "contributions-closed": Problem(
+            409, "The session's contributions are closed", "6.4", False, "The session goes on without this one."
+        ),
+        "contribution-too-late": Problem(
+            409,
+            "It is too late for a contribution: the chain is one round from the session's",
+            "6.11",
+            False,
+            "The session goes on without this one.",
+        ),
+        "not-a-participant": Problem(
+            422,
+            "The session does not list this participant",
+            "6.4",
+            False,
+            "Use an id exactly as the seal lists it; only open sessions take others.",
+        ),
+        "already-contributed": Problem(
+            409,
+            "This participant has contributed already",
+            "6.1",
+            False,
+            "The first contribution counts; read the session to see it.",
+        ),
+        "entropy-invalid": Problem(
+            422, "The entropy is not 1 to 256 bytes of hex", "3.6", False, "Send 1 to 256 bytes in lower-case hex."
+        ),
+        "signature-missing": Problem(
+            422,
+            "This participant's contribution must be signed",
+            "6.4",
+            False,
+            "Sign with the key that the seal lists for the participant (rule 4.4).",
+        ),
+        "signature-not-expected": Problem(
+            422,
+            "This participant has no key, so there is nothing to check a signature with",
+            "3.6",
+            False,
+            "Leave `signature` out.",
+        ),
+        "signature-invalid": Problem(
+            422,
+            "The signature is not the participant's over this contribution",
+            "4.4",
+            False,
+            "Sign this session, participant and entropy, exactly as rule 4.4 says.",
+        ),
+        "too-many-contributions": Problem(
+            409, "The session has all the contributions that it can take", "6.4", False, _READ_SESSION
+        ),
+        # Draws and ends
+        "unknown-recipe": Problem(
+            422, "The seal has no such recipe", "3.6", False, "Use a recipe that the seal names."
+        ),
+        "purpose-invalid": Problem(
+            422, "The purpose is too long", "3.5", False, "A purpose has at most 256 bytes of UTF-8."
+        ),
+        "draw-count": Problem(
+            422, "That many draws cannot be made at once", "3.6", False, "Ask for 1 to 1,000 draws at once."
+        ),
+        "draw-before-round": Problem(
+            409,
+            "The session's round is not in yet",
+            "6.7",
+            True,
+            "Send the same request again after `Retry-After` seconds.",
+        ),
+        "draw-past-end-of-deck": Problem(
+            409, "The deck has not that many cards left", "5.2", False, "Ask for fewer, or deal from another recipe."
+        ),
+        "draw-after-reveal-by": Problem(
+            409, "The deadline of the session has passed", "6.3", False, "The service reveals the session by itself."
+        ),
+        "reveal-before-round": Problem(
+            409,
+            "The session's round is not in yet",
+            "6.7",
+            True,
+            "Send the same request again after `Retry-After` seconds.",
+        ),
+        "void-too-late": Problem(
+            409,
+            "The round exists: the session can only be revealed",
+            "6.12",
+            False,
+            "Reveal it, or wait for the service to do so.",
+        ),
+        "seed-unavailable": Problem(
+            503,
+            "The service cannot open the session's seed",
+            "6.12",
+            False,
+            "The operator restores the private database or the master key; else the session ends in `missed-reveal`.",
+        ),
+    }
+)
+
+
+class ApiError(Exception):
+    """A refusal that the caller sees. `code` is a key of PROBLEMS; `detail` says what was wrong with this request.
+
+    extra: further members of the problem document. retry_after: whole seconds for the `Retry-After` header.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        extra: Mapping[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.problem: Final = PROBLEMS[code]
+        self.code: Final = code
+        self.detail: Final = detail
+        self.extra: Final = dict(extra or {})
+        self.retry_after: Final = retry_after
