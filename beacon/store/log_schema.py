@@ -1,0 +1,108 @@
+"""log.db: the public database. Anyone may be handed the file and check it.
+
+    entries      i = the leaf's index; entry = its exact bytes
+    hashes       i; nodes = leaf(entry i), then the root of every larger perfect subtree that leaf i completes, smallest
+                 first, 32 bytes each. So the root of the leaves [m·2^L, (m+1)·2^L) stands in row (m+1)·2^L - 1 at 32·L.
+    checkpoints  size = number of leaves; note = the signed checkpoint; time = that of the newest entry, in ms
+    rounds       drand rounds that were verified before they were stored, one per (chain, round)
+    round_evidence  a second valid signature of a stored round: proof of a broken chain
+
+These only ever grow: triggers forbid update, delete and gaps (INSERT OR REPLACE included), and a checkpoint that does
+not cover exactly the entries that are there. Whoever can write the file can drop a trigger; the checkpoints' signatures
+and fsck are what that person has to beat. The tables of DERIVED are an index over the entries, and can be rebuilt.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlite_utils import Database, Migrations
+
+from beacon.store.schema import Schema
+
+APPLICATION_ID: Final = 0x66626C67  # "fblg"
+
+ENTRIES: Final = (
+    """CREATE TABLE entries (i INTEGER PRIMARY KEY, entry BLOB NOT NULL CHECK (length(entry) BETWEEN 2 AND 65535))
+    STRICT""",
+    """CREATE TRIGGER entries_in_order BEFORE INSERT ON entries
+    WHEN NEW.i IS NOT (SELECT coalesce(max(i) + 1, 0) FROM entries)
+    BEGIN SELECT RAISE(ABORT, 'entries are appended without gaps'); END""",
+)
+
+HASHES: Final = (
+    """CREATE TABLE hashes (i INTEGER PRIMARY KEY, nodes BLOB NOT NULL
+    CHECK (length(nodes) % 32 = 0 AND (1 << (length(nodes) / 32 - 1)) = ((i + 1) & -(i + 1)))) STRICT""",
+    """CREATE TRIGGER hashes_in_order BEFORE INSERT ON hashes
+    WHEN NEW.i IS NOT (SELECT coalesce(max(i) + 1, 0) FROM hashes)
+    BEGIN SELECT RAISE(ABORT, 'hashes are appended without gaps'); END""",
+)
+
+CHECKPOINTS: Final = (
+    """CREATE TABLE checkpoints (size INTEGER PRIMARY KEY CHECK (size > 0), note TEXT NOT NULL, time INTEGER NOT NULL)
+    STRICT""",
+    """CREATE TRIGGER checkpoints_in_order BEFORE INSERT ON checkpoints
+    WHEN NEW.size <= (SELECT coalesce(max(size), 0) FROM checkpoints)
+    OR NEW.size IS NOT (SELECT max(i) + 1 FROM entries)
+    OR NEW.size IS NOT (SELECT max(i) + 1 FROM hashes)
+    BEGIN SELECT RAISE(ABORT, 'a checkpoint covers all entries, and more than the one before'); END""",
+)
+
+ROUNDS: Final = (
+    """CREATE TABLE rounds (chain BLOB NOT NULL CHECK (length(chain) = 32), round INTEGER NOT NULL CHECK (round > 0),
+    signature BLOB NOT NULL, previous_signature BLOB, PRIMARY KEY (chain, round)) STRICT, WITHOUT ROWID""",
+    """CREATE TRIGGER rounds_once BEFORE INSERT ON rounds
+    WHEN EXISTS (SELECT 1 FROM rounds WHERE chain = NEW.chain AND round = NEW.round)
+    BEGIN SELECT RAISE(ABORT, 'a round is never replaced'); END""",
+    """CREATE TABLE round_evidence (chain BLOB NOT NULL CHECK (length(chain) = 32), round INTEGER NOT NULL
+    CHECK (round > 0), signature BLOB NOT NULL, previous_signature BLOB, time INTEGER NOT NULL,
+    PRIMARY KEY (chain, round, signature)) STRICT, WITHOUT ROWID""",
+    """CREATE TRIGGER round_evidence_once BEFORE INSERT ON round_evidence
+    WHEN EXISTS (SELECT 1 FROM round_evidence
+                 WHERE chain = NEW.chain AND round = NEW.round AND signature = NEW.signature)
+    BEGIN SELECT RAISE(ABORT, 'evidence is never replaced'); END""",
+)
+
+DERIVED: Final = {
+    "sessions": (
+        """CREATE TABLE sessions (session BLOB PRIMARY KEY CHECK (length(session) = 32), seal_index INTEGER NOT NULL,
+        host TEXT NOT NULL, host_seq INTEGER NOT NULL, label TEXT NOT NULL, chain BLOB NOT NULL, end_index INTEGER)
+        STRICT, WITHOUT ROWID""",
+        "CREATE UNIQUE INDEX sessions_by_seal ON sessions (seal_index)",
+        "CREATE INDEX sessions_by_host ON sessions (host, host_seq)",
+        "CREATE INDEX sessions_without_end ON sessions (seal_index) WHERE end_index IS NULL",
+    ),
+    "session_entries": (
+        """CREATE TABLE session_entries (session BLOB NOT NULL, i INTEGER NOT NULL, PRIMARY KEY (session, i))
+        STRICT, WITHOUT ROWID""",
+    ),
+    "round_entries": (
+        """CREATE TABLE round_entries (chain BLOB NOT NULL, round INTEGER NOT NULL, i INTEGER NOT NULL,
+        PRIMARY KEY (chain, round)) STRICT, WITHOUT ROWID""",
+    ),
+    "chain_entries": ("CREATE TABLE chain_entries (chain BLOB PRIMARY KEY, i INTEGER NOT NULL) STRICT, WITHOUT ROWID",),
+}
+
+APPEND_ONLY: Final = ("entries", "hashes", "checkpoints", "rounds", "round_evidence")
+
+migrations = Migrations("fair-beacon-log")
+
+
+def immutable(table: str) -> tuple[str, ...]:
+    """Give the triggers that forbid UPDATE and DELETE on a table."""
+    return tuple(
+        f"""CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table}
+    BEGIN SELECT RAISE(ABORT, '{table} only grow'); END"""
+        for verb in ("UPDATE", "DELETE")
+    )
+
+
+@migrations()
+def m001_log(db: Database) -> None:
+    """Create everything of the first version."""
+    for group in (ENTRIES, HASHES, CHECKPOINTS, ROUNDS, *map(immutable, APPEND_ONLY), *DERIVED.values()):
+        for statement in group:
+            db.execute(statement)
+
+
+LOG_SCHEMA: Final = Schema("log database", APPLICATION_ID, 0o644, migrations)

@@ -1,0 +1,46 @@
+"""private.db: what the operator keeps. Hosts, tokens as hashes, seeds encrypted under a key that is not in here.
+
+A seed is durable here before its seal is public, so a crash leaves at worst a seed that nobody refers to.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlite_utils import Database, Migrations
+
+from beacon.store.schema import Schema
+
+APPLICATION_ID: Final = 0x66627076  # "fbpv"
+
+HOSTS: Final = (
+    """CREATE TABLE hosts (name TEXT PRIMARY KEY, sandbox INTEGER NOT NULL CHECK (sandbox IN (0, 1)),
+    created INTEGER NOT NULL) STRICT""",
+    """CREATE TABLE tokens (hash BLOB PRIMARY KEY CHECK (length(hash) = 32), host TEXT NOT NULL REFERENCES hosts (name),
+    created INTEGER NOT NULL, expires INTEGER, revoked INTEGER) STRICT""",
+    "CREATE INDEX tokens_by_host ON tokens (host)",
+)
+
+SEEDS: Final = (
+    """CREATE TABLE seeds (commitment BLOB PRIMARY KEY CHECK (length(commitment) = 32), nonce BLOB NOT NULL,
+    ciphertext BLOB NOT NULL, created INTEGER NOT NULL) STRICT""",
+    """CREATE TRIGGER seeds_once BEFORE INSERT ON seeds
+    WHEN EXISTS (SELECT 1 FROM seeds WHERE commitment = NEW.commitment)
+    BEGIN SELECT RAISE(ABORT, 'a seed is never replaced'); END""",
+    """CREATE TRIGGER seeds_no_delete BEFORE DELETE ON seeds
+    BEGIN SELECT RAISE(ABORT, 'a seed is never deleted'); END""",
+    """CREATE TRIGGER seeds_keep_commitment BEFORE UPDATE OF commitment, created ON seeds
+    BEGIN SELECT RAISE(ABORT, 'a seed keeps its commitment'); END""",
+)
+
+migrations = Migrations("fair-beacon-private")
+
+
+@migrations()
+def m001_private(db: Database) -> None:
+    """Create everything of the first version."""
+    for statement in (*HOSTS, *SEEDS):
+        db.execute(statement)
+
+
+PRIVATE_SCHEMA: Final = Schema("private database", APPLICATION_ID, 0o600, migrations)

@@ -1,0 +1,138 @@
+"""What both databases share: how a file is recognised, migrated and compared with the schema it must have."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlite_utils import Database, Migrations
+
+from beacon.store.errors import SchemaRefused
+
+Connect = Callable[[str], sqlite3.Connection]
+
+BUSY_SECONDS = 5.0
+CACHED_STATEMENTS = 256
+WAL_CHECKPOINT_PAGES = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One kind of database file. application_id stands in its header; mode is the permission of a new file."""
+
+    name: str
+    application_id: int
+    mode: int
+    migrations: Migrations
+
+    def objects(self, db: Database) -> dict[str, str]:
+        """Name -> SQL of every table, index and trigger of this schema that `db` has, and of any trigger on them."""
+        rows = db.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+        known = self.expected()
+        return {name: sql for kind, name, sql in rows if kind == "trigger" or name in known}
+
+    def expected(self) -> dict[str, str]:
+        """Name -> SQL of every table, index and trigger that a new database has."""
+        with Database(memory=True, execute_plugins=False) as fresh:
+            self.migrations.apply(fresh)
+            rows = fresh.execute(
+                "SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name <> ?",
+                [self.migrations.migrations_table],
+            ).fetchall()
+        return dict(rows)
+
+    def check(self, db: Database) -> None:
+        """Raise SchemaRefused unless `db` is of this kind, not newer, and has exactly these tables and triggers."""
+        self._check_kind(db)
+        expected, found = self.expected(), self.objects(db)
+        for name in sorted(expected.keys() | found.keys()):
+            if name not in found:
+                raise SchemaRefused(f"{self.name}: {name} is missing")
+            if name not in expected:
+                raise SchemaRefused(f"{self.name}: there is a trigger {name} that does not belong")
+            if found[name] != expected[name]:
+                raise SchemaRefused(f"{self.name}: {name} was altered")
+
+    def prepare(self, db: Database) -> None:
+        """Bring `db` up to date in one transaction and check it. Raises SchemaRefused."""
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if not db.table_names() and _application_id(db) == 0:
+                db.execute(f"PRAGMA application_id = {self.application_id}")
+            self._check_kind(db)
+            self.migrations.apply(db)
+            self.check(db)
+            db.commit()
+        except BaseException:
+            db.rollback()
+            raise
+
+    def _check_kind(self, db: Database) -> None:
+        found = _application_id(db)
+        if found != self.application_id:
+            raise SchemaRefused(f"not a {self.name}: its application id is {found}, not {self.application_id}")
+        with Database(memory=True, execute_plugins=False) as fresh:
+            known = {migration.name for migration in self.migrations.pending(fresh)}
+        unknown = sorted({migration.name for migration in self.migrations.applied(db)} - known)
+        if unknown:
+            raise SchemaRefused(f"{self.name}: made by a newer version of this program ({', '.join(unknown)})")
+
+
+def connect(path: str) -> sqlite3.Connection:
+    """Open a connection for writing, for the thread that calls this."""
+    return sqlite3.connect(path, timeout=BUSY_SECONDS, cached_statements=CACHED_STATEMENTS)
+
+
+def open_writable(path: Path, schema: Schema, connector: Connect = connect) -> Database:
+    """Open, create or migrate the database for the calling thread: WAL, synchronous=FULL, recursive triggers on.
+
+    A new file gets schema.mode before anything is in it. Raises SchemaRefused, sqlite3.Error.
+    """
+    if not path.exists():
+        path.touch(mode=schema.mode)
+    conn = connector(str(path))
+    try:
+        db = Database(conn, execute_plugins=False, recursive_triggers=True)
+        db.enable_wal()
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA wal_autocheckpoint = {WAL_CHECKPOINT_PAGES}")
+        schema.prepare(db)
+    except BaseException:
+        conn.close()
+        raise
+    return db
+
+
+def open_readonly(path: Path, *, closed_elsewhere: bool = False) -> Database:
+    """Open for reading, for the calling thread. Nothing can be written through it. Raises sqlite3.Error.
+
+    closed_elsewhere: another thread may close it, once the calling thread has ended. A file in WAL mode that stands
+    alone in a directory where nothing can be created is read as immutable.
+    """
+    uri = path.absolute().as_uri()
+    try:
+        return _readonly(uri + "?mode=ro", same_thread=not closed_elsewhere)
+    except sqlite3.OperationalError:
+        if not path.exists() or path.with_name(path.name + "-wal").exists():
+            raise
+        return _readonly(uri + "?immutable=1", same_thread=not closed_elsewhere)
+
+
+def _readonly(uri: str, *, same_thread: bool) -> Database:
+    conn = sqlite3.connect(
+        uri, uri=True, timeout=BUSY_SECONDS, cached_statements=CACHED_STATEMENTS, check_same_thread=same_thread
+    )
+    try:
+        db = Database(conn, execute_plugins=False, recursive_triggers=True)
+        db.execute("PRAGMA query_only = 1")
+        db.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    except BaseException:
+        conn.close()
+        raise
+    return db
+
+
+def _application_id(db: Database) -> int:
+    return int(db.execute("PRAGMA application_id").fetchone()[0])
