@@ -1,0 +1,142 @@
+"""The log as the rest of the service sees it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from sqlite_utils import Database
+
+from beacon.log import reads
+from beacon.log.projection import Projection
+from beacon.log.reads import SignedCheckpoint
+from beacon.log.recovery import recover
+from beacon.log.sequencer import Appended, Build, Clock, Sequencer, State, first_entry
+from beacon.store.errors import LogDamaged
+from beacon.store.log_schema import LOG_SCHEMA
+from beacon.store.reader import Reader
+from beacon.store.schema import Connect, connect
+from beacon.store.writer import Writer
+from verifier.errors import VerifierError
+from verifier.merkle import verify_inclusion
+from verifier.note import SigningKey
+
+T = TypeVar("T")
+
+
+class Log:
+    """An append-only log in one database file. `open` is the one way in, after a clean end and after a crash."""
+
+    def __init__(self, path: Path) -> None:
+        """For `open` only."""
+        self.path: Final = path
+        self._latest: SignedCheckpoint | None = None
+        self.writer: Writer
+        self.reader: Reader
+        self._sequencer: Sequencer
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        signer: SigningKey,
+        clock: Clock,
+        projections: Sequence[Projection] = (),
+        *,
+        connector: Connect = connect,
+        step: Callable[[str], None] | None = None,
+        readers: int = 2,
+    ) -> Self:
+        """Check what is there and take over, or begin a new log with its first leaf. Blocks.
+
+        The origin is the signer's name. connector, step: for tests of faults, as in Writer.
+        Raises AlreadyOpen, SchemaRefused, LogDamaged, WriteFailed, OutcomeUnknown.
+        """
+        log = cls(path)
+        log._sequencer = Sequencer(signer, clock, projections, log._durable, step or _no_step)
+        try:
+            log.writer = Writer(path, LOG_SCHEMA, hooks=log._sequencer, connector=connector, step=step)
+            try:
+                log.writer.submit(partial(log._start, signer)).result()
+                if log._latest is None:
+                    log.writer.submit(log._appending(first_entry(signer.name)), plain=True).result()
+            except BaseException:
+                log.writer.close()
+                raise
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            raise LogDamaged(f"{path} cannot be read: {error}") from error
+        log.reader = Reader(path, readers)
+        return log
+
+    async def append(self, build: Build) -> list[Appended]:
+        """Append what `build(time_ms)` returns, durably, under one new signed checkpoint.
+
+        `build` runs on the writer's thread, with every earlier entry applied to the projections, and gives the exact
+        bytes of entries that carry this time. What it raises comes back here, and nothing is appended.
+        Raises EntryRefused, WriteFailed (nothing was written), OutcomeUnknown and then WriterStopped for ever.
+        """
+        return await self.writer.run_plain(self._appending(build))
+
+    def latest(self) -> SignedCheckpoint:
+        """Give the newest durable checkpoint. Any thread."""
+        if self._latest is None:
+            raise LogDamaged("the log has no checkpoint")
+        return self._latest
+
+    async def receipt_proof(self, index: int) -> tuple[list[bytes], SignedCheckpoint]:
+        """Give the inclusion proof of an entry and the checkpoint it leads to: the newest one.
+
+        Raises IndexError when the checkpoint does not cover the entry, LogDamaged when the proof would not verify.
+        """
+        checkpoint = self.latest()
+        if not 0 <= index < checkpoint.size:
+            raise IndexError(f"the log has no entry {index}")
+        return await self.reader.run(partial(_proof, index=index, checkpoint=checkpoint)), checkpoint
+
+    async def consistency_proof(self, old_size: int, size: int) -> list[bytes]:
+        """Give the proof from one size to another. Raises ValueError unless 1 <= old_size <= size <= the newest."""
+        if size > self.latest().size:
+            raise ValueError(f"the log has no size {size} yet")
+        return await self.reader.run(lambda db: reads.consistency_proof(db, old_size, size))
+
+    async def entry(self, index: int) -> bytes:
+        """Give the exact bytes of an entry. Raises IndexError, LogDamaged."""
+        return await self.reader.run(lambda db: reads.entry(db, index))
+
+    async def read(self, query: Callable[[Database], T]) -> T:
+        """Run a query on a reader's thread, over one moment of the database."""
+        return await self.reader.run(query)
+
+    def close(self) -> None:
+        """Write what waits and close. Blocks; again is no error."""
+        self.writer.close()
+        self.reader.close()
+
+    def _start(self, signer: SigningKey, db: Database) -> None:
+        self._sequencer.restore(db, recover(db, signer.vkey))
+
+    def _appending(self, build: Build) -> Callable[[Database], list[Appended]]:
+        append = self._sequencer.append
+        return lambda db: append(db, build)
+
+    def _durable(self, state: State, _rows: Sequence[tuple[int, bytes]]) -> None:
+        self._latest = state.checkpoint
+
+
+def _proof(db: Database, *, index: int, checkpoint: SignedCheckpoint) -> list[bytes]:
+    proof = reads.inclusion_proof(db, index, checkpoint.size)
+    leaf = reads.leaf_hashes(db, index, index + 1)
+    try:
+        verify_inclusion(leaf[0], index, checkpoint.size, proof, checkpoint.root)
+    except (VerifierError, IndexError) as error:
+        raise LogDamaged(f"the stored hashes do not prove entry {index}") from error
+    return proof
+
+
+def _no_step(_name: str) -> None:
+    pass

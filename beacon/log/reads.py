@@ -1,0 +1,94 @@
+"""Reading the log: what it holds, and proofs from stored hashes. Blocking; for any thread with a connection of its own.
+
+Nothing is handed out that does not fit: an entry must hash to its stored leaf, and a receipt's proof is checked before
+it leaves (`Log.receipt_proof`). LogDamaged says that the file was changed behind the service's back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from sqlite_utils import Database
+
+from beacon.log import tree
+from beacon.log.tree import Node
+from beacon.store.errors import LogDamaged
+from verifier.merkle import HASH_BYTES, leaf_hash
+
+
+class SignedCheckpoint(NamedTuple):
+    """A published state of the log. root: 32 bytes; note: the C2SP signed note; time: of its newest entry, in ms."""
+
+    size: int
+    root: bytes
+    note: str
+    time: int
+
+
+def fetch_nodes(db: Database, nodes: Iterable[Node]) -> dict[Node, bytes]:
+    """Read stored hashes, 32 bytes each, with one query. Raises LogDamaged when one is not there."""
+    wanted = list(nodes)
+    rows = {node.row for node in wanted}
+    found = dict(
+        db.conn.execute(
+            f"SELECT i, nodes FROM hashes WHERE i IN ({','.join('?' * len(rows))})",  # noqa: S608 - only question marks
+            tuple(rows),
+        ).fetchall()
+    )
+    return {node: _part(found.get(node.row, b""), node.level) for node in wanted}
+
+
+def inclusion_proof(db: Database, index: int, size: int) -> list[bytes]:
+    """Give the proof of leaf `index` in the tree of `size` leaves, 32 bytes each. Raises ValueError, LogDamaged."""
+    return tree.prove_inclusion(lambda nodes: fetch_nodes(db, nodes), index, size)
+
+
+def consistency_proof(db: Database, old_size: int, size: int) -> list[bytes]:
+    """Give the proof from `old_size` >= 1 to `size`, 32 bytes each. Raises ValueError, LogDamaged."""
+    return tree.prove_consistency(lambda nodes: fetch_nodes(db, nodes), old_size, size)
+
+
+def root_at(db: Database, size: int) -> bytes:
+    """32 bytes: the root of the first `size` leaves, from stored hashes."""
+    return tree.root_at(lambda nodes: fetch_nodes(db, nodes), size)
+
+
+def entry(db: Database, index: int) -> bytes:
+    """Give the exact bytes of an entry. Raises IndexError when there is none, LogDamaged."""
+    found = entries(db, index, index + 1)
+    if not found:
+        raise IndexError(f"the log has no entry {index}")
+    return found[0]
+
+
+def entries(db: Database, first: int, end: int) -> list[bytes]:
+    """Give the bytes of the entries first..end-1 that exist. Raises LogDamaged when one does not hash to its leaf."""
+    rows = db.conn.execute(
+        """SELECT i, entry, substr(nodes, 1, 32) FROM entries LEFT JOIN hashes USING (i)
+        WHERE i >= ? AND i < ? ORDER BY i""",
+        (first, end),
+    ).fetchall()
+    for offset, (index, data, leaf) in enumerate(rows):
+        if index != first + offset or leaf_hash(data) != leaf:
+            raise LogDamaged(f"entry {index} is not the one that was logged")
+    return [data for _, data, _ in rows]
+
+
+def leaf_hashes(db: Database, first: int, end: int) -> list[bytes]:
+    """Give the stored leaf hashes first..end-1 that exist, 32 bytes each."""
+    rows = db.conn.execute("SELECT substr(nodes, 1, 32) FROM hashes WHERE i >= ? AND i < ? ORDER BY i", (first, end))
+    return [row[0] for row in rows.fetchall()]
+
+
+def checkpoint_note(db: Database, size: int) -> str | None:
+    """Give the signed checkpoint of exactly this size; None when no commit ended there."""
+    row = db.conn.execute("SELECT note FROM checkpoints WHERE size = ?", (size,)).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _part(nodes: bytes, level: int) -> bytes:
+    part = nodes[HASH_BYTES * level : HASH_BYTES * (level + 1)]
+    if len(part) != HASH_BYTES:
+        raise LogDamaged("a stored hash is missing")
+    return part

@@ -1,0 +1,195 @@
+"""Gives entries their index and time, and turns a batch into one signed tree.
+
+Lives on the writer's thread. Per transaction: every append is built and staged in memory, at once visible to the
+projections; then entries, hashes and one signed checkpoint are written together. A build that raises stages nothing.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from sqlite_utils import Database
+
+from beacon.log.projection import Loading, Projection
+from beacon.log.reads import SignedCheckpoint
+from beacon.log.tree import Edge
+from beacon.store.errors import EntryRefused, LogDamaged
+from beacon.store.writer import PoisonedBatchError
+from verifier.encoding import encode_json, parse_canonical_json
+from verifier.errors import FormatError
+from verifier.merkle import leaf_hash
+from verifier.note import Checkpoint, SigningKey
+
+Build = Callable[[int], Sequence[bytes]]
+Rows = Sequence[tuple[int, bytes]]
+
+_CHUNK: Final = 64
+
+
+class Clock(Protocol):
+    """What gives entries their time."""
+
+    def now(self) -> int:
+        """Milliseconds since the Unix epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """An entry in the log: its index, its time in ms, its exact bytes and leaf(entry), 32 bytes."""
+
+    index: int
+    time: int
+    entry: bytes
+    leaf_hash: bytes
+
+
+class State(NamedTuple):
+    """What is durable: the tree's right edge and the newest checkpoint; None before the first."""
+
+    edge: Edge
+    checkpoint: SignedCheckpoint | None
+
+
+class Sequencer:
+    """The hooks of the log's writer, and the job that appends.
+
+    listener: told of each new durable state, with the rows (i, nodes) of `hashes` that the commit added.
+    step: told the name of each step of a write.
+    """
+
+    def __init__(
+        self,
+        signer: SigningKey,
+        clock: Clock,
+        projections: Sequence[Projection],
+        listener: Callable[[State, Rows], None],
+        step: Callable[[str], None],
+    ) -> None:
+        self._signer: Final = signer
+        self._clock: Final = clock
+        self._projections: Final = tuple(projections)
+        self._listener: Final = listener
+        self._step: Final = step
+        self._durable = State(Edge(), None)
+        self._edge = Edge()
+        self._time = 0
+        self._entries: list[tuple[int, bytes]] = []
+        self._hashes: list[tuple[int, bytes]] = []
+        self._next: SignedCheckpoint | None = None
+
+    def restore(self, db: Database, state: State) -> None:
+        """Start from what recovery found, before anything is appended."""
+        self._durable = state
+        self._listener(state, ())
+        self._reset()
+        for projection in self._projections:
+            if isinstance(projection, Loading):
+                projection.opened(db)
+
+    def append(self, db: Database, build: Build) -> list[Appended]:
+        """Build and stage entries; a plain job of the writer.
+
+        Raises what `build` raises, and EntryRefused when an entry is not canonical JSON of at most 65,535 bytes with
+        the time it was given; then nothing is staged.
+        """
+        time = max(self._clock.now(), self._time)
+        built = list(build(time))
+        for entry in built:
+            _check(entry, time)
+        appended = []
+        for entry in built:
+            leaf = leaf_hash(entry)
+            index = self._edge.size
+            self._hashes.append((index, self._edge.append(leaf)))
+            self._entries.append((index, entry))
+            self._time = time
+            self._apply(db, index, entry, leaf)
+            appended.append(Appended(index, time, entry, leaf))
+        return appended
+
+    def before_commit(self, db: Database) -> None:
+        """Write what was staged, under one new checkpoint. Raises LogDamaged when somebody else wrote to the log."""
+        if not self._entries:
+            return
+        self._step("staged")
+        self._next = self._sign()
+        before = self._durable.checkpoint
+        try:
+            insert_pairs(db, "entries (i, entry)", self._entries)
+            self._step("entries-written")
+            insert_pairs(db, "hashes (i, nodes)", self._hashes)
+            self._step("hashes-written")
+            written = db.conn.execute(
+                """INSERT INTO checkpoints (size, note, time) SELECT ?, ?, ?
+                WHERE (SELECT max(size) FROM checkpoints) IS ?""",
+                (self._next.size, self._next.note, self._next.time, before.size if before else None),
+            )
+        except sqlite3.IntegrityError as error:
+            raise LogDamaged("somebody else has written to the log") from error
+        if written.rowcount != 1:
+            raise LogDamaged("somebody else has published a checkpoint")
+        self._step("checkpoint-written")
+
+    def after_commit(self) -> None:
+        """Take over what is durable now."""
+        if not self._entries:
+            return
+        rows = self._hashes
+        self._durable = State(self._edge, self._next)
+        self._listener(self._durable, rows)
+        self._reset()
+        for projection in self._projections:
+            projection.committed()
+
+    def after_rollback(self) -> None:
+        """Forget what was staged."""
+        self._reset()
+        for projection in self._projections:
+            projection.rolled_back()
+
+    def _reset(self) -> None:
+        checkpoint = self._durable.checkpoint
+        self._edge = self._durable.edge.copy()
+        self._time = checkpoint.time if checkpoint else 0
+        self._entries = []
+        self._hashes = []
+        self._next = None
+
+    def _apply(self, db: Database, index: int, entry: bytes, leaf: bytes) -> None:
+        for projection in self._projections:
+            try:
+                projection.applied(db, index, entry, leaf)
+            except Exception as error:
+                raise PoisonedBatchError(f"entry {index} could not be applied") from error
+
+    def _sign(self) -> SignedCheckpoint:
+        root = self._edge.root()
+        text = Checkpoint(self._signer.name, self._edge.size, root).encode()
+        return SignedCheckpoint(self._edge.size, root, f"{text}\n{self._signer.sign(text)}", self._time)
+
+
+def first_entry(origin: str) -> Build:
+    """Build the leaf that names the log (PROTOCOL.md 3.6)."""
+    return lambda time: [encode_json({"v": 1, "type": "log", "time": time, "origin": origin})]
+
+
+def insert_pairs(db: Database, target: str, pairs: Rows) -> None:
+    """Insert rows of two columns, many at a step: each step gives the interpreter lock away and has to win it back."""
+    for start in range(0, len(pairs), _CHUNK):
+        chunk = pairs[start : start + _CHUNK]
+        sql = f"INSERT INTO {target} VALUES {','.join(['(?,?)'] * len(chunk))}"  # noqa: S608 - names of ours
+        db.conn.execute(sql, [value for pair in chunk for value in pair])
+
+
+def _check(entry: bytes, time: int) -> None:
+    if not isinstance(entry, bytes):
+        raise EntryRefused("an entry is bytes")
+    try:
+        fields = parse_canonical_json(entry)
+    except FormatError as error:
+        raise EntryRefused(str(error)) from error
+    if fields.get("time") is True or fields.get("time") != time:
+        raise EntryRefused(f"the entry's time is not the time it was given, {time}")
