@@ -1,4 +1,4 @@
-"""What hosts ask for: the bodies of the API's writes, as strict models.
+"""What hosts ask for, and what a write gives back: the bodies of the API's writes, as strict models.
 
 They check shape, bounds and characters (sections 2.1 and 3 of the protocol); whatever depends on the log, the clock or
 the chain is decided by the rules at the moment of the write. A violation of a protocol rule carries that rule's code of
@@ -7,6 +7,7 @@ beacon.errors as its error type; everything else is `invalid-request`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
@@ -177,6 +178,22 @@ class VoidRequest(Request):
     """POST /v1/sessions/{id}/void. The reason is written out, since a void cannot be taken back."""
 
     reason: Literal["host"]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a durable write gives back.
+
+    session: 32 bytes. state: the JSON of `GET /v1/sessions/{id}` after the write. receipts: one document of the
+    transcript's format for each entry that was asked for, in log order. outcomes, first_n: of draws only; the outcome
+    of each draw and the number n of the first.
+    """
+
+    session: bytes
+    state: dict[str, Any]
+    receipts: list[dict[str, Any]]
+    outcomes: list[Any] | None = None
+    first_n: int | None = None
 
 
 def _at_most(data: dict[str, Any], field: str, maximum: int, code: str) -> None:

@@ -1,0 +1,42 @@
+"""/healthz: should this process go on? /readyz: can it seal now? /problems/: what an error code means."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from beacon.errors import PROBLEMS, ApiError
+from beacon.web.problems import row_document
+from beacon.web.services import SERVICES
+from beacon.web.session_routes import json_response
+
+UNAVAILABLE: Final = web.HTTPServiceUnavailable.status_code
+
+routes: Final = web.RouteTableDef()
+
+
+@routes.get("/healthz")
+async def healthz(request: web.Request) -> web.Response:
+    """200 while the databases take writes; 503 when only a restart helps."""
+    stopped = request.app[SERVICES].stopped()
+    return json_response({"healthy": not stopped, "stopped": stopped}, status=UNAVAILABLE if stopped else 200)
+
+
+@routes.get("/readyz")
+async def readyz(request: web.Request) -> web.Response:
+    """200 when sessions can be sealed on the default chain now; 503 with what stands in the way."""
+    services = request.app[SERVICES]
+    trouble = {chain.name: services.rounds.trouble(chain.info.hash) for chain in services.chains}
+    stopped = services.stopped()
+    ready = not stopped and trouble[services.settings.default_chain] is None
+    return json_response({"ready": ready, "stopped": stopped, "chains": trouble}, status=200 if ready else UNAVAILABLE)
+
+
+@routes.get("/problems/{code}")
+async def problem_type(request: web.Request) -> web.Response:
+    """What a problem's `type` points at: the row of the table, without an occurrence."""
+    code = request.match_info["code"]
+    if code not in PROBLEMS:
+        raise ApiError("not-found", "No problem has this code.")
+    return json_response(row_document(code))

@@ -1,0 +1,55 @@
+"""/log/: the log as static resources (C2SP tlog-tiles), for any client of that format.
+
+Every resource has exactly one address, compared byte for byte as it was sent: no percent-encoding, dot segment, doubled
+or trailing slash, and no query. A full tile is answered only once it is full, so what was answered never changes.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from beacon.errors import ApiError
+from beacon.web.services import SERVICES
+from verifier.errors import FormatError
+from verifier.tiles import parse_tile_path
+
+PREFIX: Final = "/log/"
+IMMUTABLE: Final = "public, max-age=31536000, immutable"
+MAX_PATH: Final = 64
+
+routes: Final = web.RouteTableDef()
+
+
+@routes.get("/log/{path:.*}")
+async def resource(request: web.Request) -> web.Response:
+    """The checkpoint, the log's public key, a tile of hashes or a bundle of entries."""
+    raw = request.raw_path
+    path = raw.removeprefix(PREFIX)
+    if len(path) > MAX_PATH or raw != PREFIX + path:
+        raise _absent()
+    if path == "checkpoint":
+        return _text(request.app[SERVICES].log.latest().note, "no-cache")
+    if path == "vkey":
+        return _text(request.app[SERVICES].log.vkey + "\n", "no-cache")
+    return await _tile(request, path)
+
+
+async def _tile(request: web.Request, path: str) -> web.Response:
+    try:
+        tile = parse_tile_path(path)
+    except FormatError as error:
+        raise _absent() from error
+    data = await request.app[SERVICES].log.tile(tile)
+    if data is None:
+        raise _absent()
+    return web.Response(body=data, content_type="application/octet-stream", headers={"Cache-Control": IMMUTABLE})
+
+
+def _text(text: str, caching: str) -> web.Response:
+    return web.Response(text=text, content_type="text/plain", charset="utf-8", headers={"Cache-Control": caching})
+
+
+def _absent() -> ApiError:
+    return ApiError("not-found", "The log has no resource at this address, or not yet.")

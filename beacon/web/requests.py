@@ -1,0 +1,105 @@
+"""What comes in: the host's token and the body, each checked before anything is done with it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, TypeVar
+
+from aiohttp import hdrs, web
+from pydantic import BaseModel, ValidationError
+
+from beacon.errors import PROBLEMS, ApiError
+from beacon.web.services import HOST, SERVICES, Host
+from verifier.encoding import parse_document_json, parse_hex
+from verifier.errors import Code, FormatError
+
+MAX_TOKEN: Final = 256
+MAX_ERRORS: Final = 20
+
+M = TypeVar("M", bound=BaseModel)
+
+
+async def authenticate(request: web.Request) -> Host:
+    """The host whose bearer token the request carries. Raises ApiError(unauthorized)."""
+    values = request.headers.getall(hdrs.AUTHORIZATION, [])
+    if len(values) != 1:
+        raise ApiError("unauthorized", "One Authorization header is due.")
+    scheme, _, token = values[0].partition(" ")
+    if scheme.lower() != "bearer" or not 0 < len(token) <= MAX_TOKEN:
+        raise ApiError("unauthorized", "The Authorization header holds no bearer token.")
+    host = await request.app[SERVICES].hosts.authenticate(token)
+    if host is None:
+        raise ApiError("unauthorized", "The token is not one of this service's, has expired or was revoked.")
+    request[HOST] = host.name
+    return host
+
+
+def session_id(request: web.Request) -> bytes:
+    """The 32 bytes that name the session in the path. Raises ApiError(session-unknown)."""
+    try:
+        return parse_hex(request.match_info["session"], 32)
+    except FormatError as error:
+        raise ApiError("session-unknown", "A session is named by 64 lower-case hex digits.") from error
+
+
+async def read_model(request: web.Request, model: type[M], *, empty_allowed: bool = False) -> M:
+    """The body as a model: one JSON object, in time, within the limit, strictly parsed.
+
+    Raises ApiError with the code of the rule that it violates, else invalid-request with all `errors`.
+    """
+    body = await _read(request)
+    if not body and empty_allowed:
+        body = b"{}"
+    elif request.content_type != "application/json" or (request.charset or "utf-8").lower() != "utf-8":
+        raise ApiError("unsupported-media-type", "The body is not declared as application/json in UTF-8.")
+    return parse_model(body, model)
+
+
+def parse_model(body: bytes, model: type[M]) -> M:
+    """The bytes of a body as a model. Raises ApiError as `read_model`."""
+    try:
+        return model.model_validate(parse_document_json(body))
+    except FormatError as error:
+        code = "forbidden-character" if error.code is Code.STRING else "invalid-request"
+        raise ApiError(code, f"The body is refused: {error.message}.") from error
+    except ValidationError as error:
+        raise _refusal(error) from None
+
+
+async def _read(request: web.Request) -> bytes:
+    limits = request.app[SERVICES].settings.limits
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        raise ApiError("unsupported-media-type", "A content encoding is not taken.")
+    if (request.content_length or 0) > limits.body_bytes:
+        raise _too_large(limits.body_bytes)
+    try:
+        async with asyncio.timeout(limits.body_ms / 1000):
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        raise _too_large(limits.body_bytes) from error
+    except TimeoutError as error:
+        raise ApiError("request-timeout", f"The body did not arrive within {limits.body_ms} ms.") from error
+    except web.RequestPayloadError as error:
+        raise ApiError("invalid-request", "The body did not arrive whole.") from error
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError("body-too-large", f"A body has at most {limit} bytes.", extra={"limit_bytes": limit})
+
+
+def _refusal(error: ValidationError) -> ApiError:
+    """The error of a body that a model refuses: a protocol rule's own code comes first."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    listed = [{"path": _pointer(item["loc"]), "message": item["msg"]} for item in found[:MAX_ERRORS]]
+    for item in found:
+        if item["type"] in PROBLEMS:
+            where = _pointer(item["loc"]) or "the body"
+            return ApiError(item["type"], f"{where}: {item['msg']}", extra={"errors": listed})
+    first = listed[0]
+    return ApiError("invalid-request", f"{first['path'] or 'the body'}: {first['message']}", extra={"errors": listed})
+
+
+def _pointer(location: tuple[Any, ...]) -> str:
+    """A JSON pointer (RFC 6901) to a place in the body; names that the caller chose are cut short."""
+    parts = (str(part)[:64].replace("~", "~0").replace("/", "~1") for part in location)
+    return "".join(f"/{part}" for part in parts)

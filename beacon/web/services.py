@@ -1,0 +1,103 @@
+"""What the HTTP layer stands on: the interfaces that it calls, gathered in one container."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from beacon.sessions.requests import SealRequest, Written
+from beacon.settings import Settings
+from verifier.drand import ChainInfo, VerifiedRound
+from verifier.tiles import Tile
+
+
+class Host(Protocol):
+    """A game server that may write. `sandbox` hosts play tests, not games."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def sandbox(self) -> bool: ...
+
+
+class Hosts(Protocol):
+    """Who holds a token."""
+
+    async def authenticate(self, token: str) -> Host | None:
+        """The host of a token that is neither unknown, expired nor revoked."""
+        ...
+
+
+class Sessions(Protocol):
+    """The commands and views of sessions. `session` is 32 bytes. Each raises ApiError, and the store's errors."""
+
+    async def seal(self, host: Host, request: SealRequest) -> Written: ...
+    async def contribute(
+        self, host: Host, session: bytes, *, participant: str, entropy: bytes, signature: bytes | None
+    ) -> Written: ...
+    async def draw(self, host: Host, session: bytes, *, recipe: str, count: int, purpose: str) -> Written: ...
+    async def reveal(self, host: Host, session: bytes) -> Written: ...
+    async def void(self, host: Host, session: bytes) -> Written: ...
+    async def view(self, session: bytes) -> dict[str, Any]: ...
+    async def transcript(self, session: bytes) -> bytes: ...
+
+
+class Checkpoint(Protocol):
+    """A signed checkpoint: the size of the tree and the C2SP note."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def note(self) -> str: ...
+
+
+class Log(Protocol):
+    """The public log, for reading."""
+
+    @property
+    def vkey(self) -> str: ...
+    def latest(self) -> Checkpoint: ...
+    async def tile(self, tile: Tile) -> bytes | None:
+        """The bytes of a tile or bundle of the latest tree; None while it has not that many hashes or entries."""
+        ...
+
+
+class Rounds(Protocol):
+    """The chains that the service follows."""
+
+    def trouble(self, chain_hash: bytes) -> str | None:
+        """The code of beacon.errors with which a seal on the chain would be refused now (6.8, 6.11), or None."""
+        ...
+
+    def newest(self, chain_hash: bytes) -> VerifiedRound | None: ...
+    async def get(self, chain_hash: bytes, round_number: int) -> VerifiedRound | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One followed chain, as the settings name it."""
+
+    name: str
+    info: ChainInfo
+    sandbox_only: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything that a request may need. stopped: why a database takes no more writes, None while both do."""
+
+    sessions: Sessions
+    log: Log
+    rounds: Rounds
+    hosts: Hosts
+    chains: tuple[Chain, ...]
+    settings: Settings
+    stopped: Callable[[], str | None]
+
+
+SERVICES = web.AppKey("services", Services)
+HOST = web.RequestKey("host", str)
+REQUEST_ID = web.RequestKey("request_id", str)

@@ -1,0 +1,103 @@
+"""/v1/sessions: seal, contribute, draw, reveal, void, view, transcript. Writes need a token, reads are public."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from aiohttp import web
+
+from beacon.sessions.requests import (
+    ContributionRequest,
+    DrawRequest,
+    RevealRequest,
+    SealRequest,
+    VoidRequest,
+    Written,
+)
+from beacon.web.requests import authenticate, read_model, session_id
+from beacon.web.services import SERVICES
+from verifier.encoding import encode_json
+
+routes: Final = web.RouteTableDef()
+
+
+@routes.post("/v1/sessions")
+async def seal(request: web.Request) -> web.Response:
+    """Seal a session: its seed's commitment, its round and its terms are in the log before the answer."""
+    host = await authenticate(request)
+    body = await read_model(request, SealRequest)
+    written = await request.app[SERVICES].sessions.seal(host, body)
+    return _written(written, headers={"Location": f"/v1/sessions/{written.session.hex()}"})
+
+
+@routes.get("/v1/sessions/{session}")
+async def view(request: web.Request) -> web.Response:
+    """What state a session is in and what it still takes."""
+    return json_response(await request.app[SERVICES].sessions.view(session_id(request)))
+
+
+@routes.post("/v1/sessions/{session}/contributions")
+async def contribute(request: web.Request) -> web.Response:
+    """Add one participant's entropy."""
+    host = await authenticate(request)
+    session = session_id(request)
+    body = await read_model(request, ContributionRequest)
+    written = await request.app[SERVICES].sessions.contribute(
+        host, session, participant=body.participant, entropy=body.entropy, signature=body.signature
+    )
+    return _written(written)
+
+
+@routes.post("/v1/sessions/{session}/draws")
+async def draw(request: web.Request) -> web.Response:
+    """Make the next draws of a recipe; they may stand in several entries, so there are `receipts`."""
+    host = await authenticate(request)
+    session = session_id(request)
+    body = await read_model(request, DrawRequest)
+    written = await request.app[SERVICES].sessions.draw(
+        host, session, recipe=body.recipe, count=body.count, purpose=body.purpose
+    )
+    answer = {"receipts": written.receipts, "outcomes": written.outcomes, "n": written.first_n}
+    return json_response(_state(written) | answer, status=web.HTTPCreated.status_code)
+
+
+@routes.post("/v1/sessions/{session}/reveal")
+async def reveal(request: web.Request) -> web.Response:
+    """End a session: its seed is published."""
+    host = await authenticate(request)
+    session = session_id(request)
+    await read_model(request, RevealRequest, empty_allowed=True)
+    return _written(await request.app[SERVICES].sessions.reveal(host, session))
+
+
+@routes.post("/v1/sessions/{session}/void")
+async def void(request: web.Request) -> web.Response:
+    """Give a session up before its round exists."""
+    host = await authenticate(request)
+    session = session_id(request)
+    await read_model(request, VoidRequest)
+    return _written(await request.app[SERVICES].sessions.void(host, session))
+
+
+@routes.get("/v1/sessions/{session}/transcript")
+async def transcript(request: web.Request) -> web.Response:
+    """The document that `verifier check` takes: the session's entries with their proofs."""
+    document = await request.app[SERVICES].sessions.transcript(session_id(request))
+    return web.Response(body=document, content_type="application/json", charset="utf-8")
+
+
+def json_response(value: dict[str, Any], *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Compact UTF-8 JSON."""
+    return web.Response(
+        body=encode_json(value), status=status, content_type="application/json", charset="utf-8", headers=headers
+    )
+
+
+def _written(written: Written, *, headers: dict[str, str] | None = None) -> web.Response:
+    """201 with the state after the write and the receipt of the one entry that was asked for."""
+    answer = _state(written) | {"receipt": written.receipts[-1]}
+    return json_response(answer, status=web.HTTPCreated.status_code, headers=headers)
+
+
+def _state(written: Written) -> dict[str, Any]:
+    return {"session": written.session.hex()} | written.state
