@@ -143,12 +143,12 @@ def _dice(fields: dict[str, Json]) -> Dice:
     if reroll:
         _require(count <= sides and count * (count - 1) <= 10 * sides, "reroll_ties would roll too often")
     if mapping:
-        _require(sides == 6 and not reroll, "the keccak mapping is for six-sided dice without reroll_ties")  # noqa: PLR2004
+        _require(sides == 6 and not reroll, "the keccak mapping is for six-sided dice without reroll_ties")
     return Dice(count, sides, reroll, mapping)
 
 
 def _weights(value: Json) -> tuple[int, ...]:
-    if not isinstance(value, list) or not 1 <= len(value) <= 10_000:  # noqa: PLR2004
+    if not isinstance(value, list) or not 1 <= len(value) <= 10_000:
         raise FormatError(Code.RECIPE, "weights is a list of 1 to 10,000 integers")
     weights = tuple(_integer({"weight": weight}, "weight", 0) for weight in value)
     _require(1 <= sum(weights) <= MAX_INTEGER, "the total of the weights is 1 to 2^53 - 1")
@@ -178,7 +178,9 @@ class Deck:
         """The next `count` cards. Raises VerificationError(DRAW_PAST_END) when the deck has fewer."""
         first, end = self._dealt, self._dealt + count
         if end > len(self._cards):
-            raise VerificationError(Code.DRAW_PAST_END, f"the deck of {len(self._cards)} has {len(self._cards) - first} cards left")
+            raise VerificationError(
+                Code.DRAW_PAST_END, f"the deck of {len(self._cards)} has {len(self._cards) - first} cards left"
+            )
         for i in range(first, end):
             j = i + stream.uniform(len(self._cards) - i)
             self._cards[i], self._cards[j] = self._cards[j], self._cards[i]
@@ -245,7 +247,7 @@ def keccak_dice(word: bytes, count: int) -> list[int]:
     dice: list[int] = []
     while True:
         for byte in word:
-            if byte < 252:  # noqa: PLR2004
+            if byte < 252:
                 dice.append(byte % 6 + 1)
                 if len(dice) == count:
                     return dice

@@ -1,7 +1,7 @@
 """The byte rules that everything else stands on (PROTOCOL.md, sections 2 and 3.1-3.4).
 
-Parse means canonical: every parser here either raises FormatError or returns a value whose encoding is the input again.
-Python's own parsers are laxer than that (`int("1_0")`, `bytes.fromhex(" ab ")`, duplicate JSON keys), so none is used bare.
+Parse means canonical: a parser here raises FormatError, or returns a value whose encoding is the input again.
+Python's own parsers are laxer than that (`int("1_0")`, `bytes.fromhex(" ab ")`, duplicate keys), so none is used bare.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_ENTRY_BYTES: Final = 65_535
 MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 32
 
-Json: TypeAlias = "None | bool | int | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -111,9 +111,9 @@ def parse_canonical_json(data: bytes) -> dict[str, Json]:
 
 
 def parse_document_json(data: bytes) -> dict[str, Json]:
-    """The object of a transcript or receipt: ordinary JSON, without duplicate keys, fractions or forbidden characters (7.2).
+    """The object of a transcript or receipt: ordinary JSON without duplicate keys, fractions or forbidden characters.
 
-    U+000A passes here in any string; whoever reads a field that is not a checkpoint refuses it with `check_string`.
+    (7.2.) U+000A passes here in any string; whoever reads a field other than a checkpoint refuses it.
     Raises FormatError(DOCUMENT, JSON or STRING).
     """
     if len(data) > MAX_DOCUMENT_BYTES:

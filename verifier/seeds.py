@@ -1,8 +1,8 @@
 """Seed chains, the session digest and the binding of a draw (PROTOCOL.md, section 4).
 
-    S       = H( LP("fair-beacon/v1/session") | leaf(seal) | list(session's contributions) )
-    B       = H( LP("fair-beacon/v1/binding") | S | u32(k) | list(call's contributions) | u64(R) | randomness(R) )
-    block_j = HMAC-SHA256( key = s_k, B | LP(recipe name) | u32(n) | u32(j) )
+S       = H( LP("fair-beacon/v1/session") | leaf(seal) | list(session's contributions) )
+B       = H( LP("fair-beacon/v1/binding") | S | u32(k) | list(call's contributions) | u64(R) | randomness(R) )
+block_j = HMAC-SHA256( key = s_k, B | LP(recipe name) | u32(n) | u32(j) )
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def sha256(data: bytes) -> bytes:
 
 
 def seed_chain(last: bytes, links: int) -> list[bytes]:
-    """[s_0, s_1, ... s_N] of the chain whose last link s_N is `last` (32 bytes) and N = links; s_0 is the commitment (4.1)."""
+    """[s_0, s_1, ... s_N] of the chain whose last link s_N is `last` (32 bytes), N = links; s_0 is the commitment."""
     chain = [last]
     for _ in range(links):
         chain.append(sha256(chain[-1]))
@@ -53,8 +53,10 @@ def session_digest(seal_leaf: bytes, contributions: Iterable[tuple[str, bytes]])
     return sha256(_SESSION + seal_leaf + contribution_list(contributions))
 
 
-def binding(digest: bytes, k: int, contributions: Iterable[tuple[str, bytes]], round_number: int, randomness: bytes) -> bytes:
-    """B, 32 bytes. `digest` is S (32 bytes), `randomness` is H(signature of the round) (32 bytes); match: k = 0, no contributions."""
+def binding(
+    digest: bytes, k: int, contributions: Iterable[tuple[str, bytes]], round_number: int, randomness: bytes
+) -> bytes:
+    """B, 32 bytes; `digest` is S, `randomness` is H(signature of the round), 32 bytes each; match: k = 0, none."""
     return sha256(_BINDING + digest + u32(k) + contribution_list(contributions) + u64(round_number) + randomness)
 
 
