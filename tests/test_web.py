@@ -26,7 +26,7 @@ from beacon.settings import LimitSettings, Settings
 from beacon.store.errors import LogDamaged, OutcomeUnknown, WriteFailed, WriterStopped
 from beacon.web.application import build_web
 from beacon.web.requests import parse_model
-from beacon.web.services import Chain, Services
+from beacon.web.services import SERVICES, Chain, Services
 from verifier.drand import VerifiedRound
 from verifier.fetch import load_chain
 from verifier.tiles import TILE_WIDTH, Tile
@@ -153,7 +153,9 @@ async def world(aiohttp_client: Callable[..., Awaitable[Client]], output: io.Str
         settings=Settings(origin="o.example", limits=LimitSettings(body_bytes=4096, body_ms=200)),
         stopped=lambda: stopped[0] if stopped else None,
     )
-    client = await aiohttp_client(build_web(services), server_kwargs={})
+    app = build_web(services.settings)
+    app[SERVICES] = services
+    client = await aiohttp_client(app)
     return World(client, sessions, rounds, services, stopped)
 
 
