@@ -3,21 +3,132 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import tempfile
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from beacon.settings import ChainSettings, Section, Settings
+from beacon.clock import Clock
+from beacon.log.log import Log
+from beacon.settings import (
+    CONFIG_NAME,
+    DRAND_RELAYS,
+    KEY_BYTES,
+    ChainSettings,
+    ConfigurationError,
+    Section,
+    Settings,
+    load_settings,
+    read_key,
+    write_key,
+)
+from beacon.store.private_schema import PRIVATE_SCHEMA
+from beacon.store.writer import Writer
+from verifier.errors import VerifierError
+from verifier.fetch import load_chain
+from verifier.note import SigningKey
 
 HEADER: Final = """\
 fair-beacon: every setting, its unit and its default.
 A variable of the environment wins over this file: BEACON_ORIGIN, BEACON_LISTEN__PORT; BEACON_CHAINS takes a JSON list.
 An unknown key or BEACON_* variable stops the start. Times are milliseconds.\
 """
+
+
+DRAND_TESTNET_RELAYS: Final = ("https://pl-us.testnet.drand.sh",)
+RELAYS: Final[Mapping[str, tuple[str, ...]]] = {
+    "quicknet": DRAND_RELAYS,
+    "default": DRAND_RELAYS,
+    "quicknet-t": DRAND_TESTNET_RELAYS,
+    "testnet-default": DRAND_TESTNET_RELAYS,
+}
+
+
+def initialise(directory: Path, origin: str, chains: Sequence[ChainSettings], clock: Clock) -> str:
+    """Make a data directory: settings, both keys, both databases, the log with its first leaf. Returns the log's vkey.
+
+    A chain's file is copied in. Everything is made beside `directory` and appears at once, or not at all.
+    Raises ConfigurationError when the directory exists, or when the settings would not load.
+    """
+    if directory.exists():
+        raise ConfigurationError(f"{directory} exists already; a data directory is made once and never again.")
+    try:
+        work = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.absolute().parent))
+    except OSError as error:
+        raise ConfigurationError(f"{directory}: {error.strerror}.") from error
+    try:
+        (work / CONFIG_NAME).write_text(render_settings(origin, _copied(chains, work)), encoding="utf-8")
+        settings = load_settings(work)
+        if (settings.origin, settings.data_dir) != (origin, work.resolve()):
+            raise ConfigurationError("BEACON_ORIGIN or BEACON_DATA_DIR in the environment contradicts this command.")
+        vkey = _fill(settings, clock)
+        work.rename(directory)
+    except OSError as error:
+        raise ConfigurationError(f"{directory}: {error.strerror}.") from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return vkey
+
+
+def pinned_chain(name: str, relays: Sequence[str] = ()) -> ChainSettings:
+    """The settings of a chain that ships with fair-beacon, with drand's own relays unless others are given.
+
+    Raises ConfigurationError for a name that is not pinned, or that needs relays.
+    """
+    try:
+        load_chain(name)
+    except VerifierError as error:
+        raise ConfigurationError(error.message) from error
+    if not relays and name not in RELAYS:
+        raise ConfigurationError(f"the chain {name} needs relays of its own")
+    known = relays or RELAYS[name]
+    return ChainSettings(name=name, relays=list(known), sandbox_only=known is DRAND_TESTNET_RELAYS)
+
+
+def own_chain(file: Path, relays: Sequence[str]) -> ChainSettings:
+    """The settings of a chain that is in no list, such as a devnet: for sandbox hosts only.
+
+    Raises ConfigurationError when the file holds no chain info, or without relays.
+    """
+    try:
+        info = load_chain(str(file))
+    except VerifierError as error:
+        raise ConfigurationError(f"{file}: {error.message}") from error
+    if not relays:
+        raise ConfigurationError(f"the chain of {file} needs at least one relay")
+    return ChainSettings(name=info.beacon_id, file=file.absolute(), relays=list(relays), sandbox_only=True)
+
+
+def log_signer(settings: Settings) -> SigningKey:
+    """The key that signs the log's checkpoints, named by the log's origin. Raises ConfigurationError."""
+    return SigningKey(read_key(settings.log_key), settings.origin)
+
+
+def _copied(chains: Sequence[ChainSettings], directory: Path) -> list[ChainSettings]:
+    copies = []
+    for chain in chains:
+        if chain.file is None:
+            copies.append(chain)
+        else:
+            name = Path(f"chain-{chain.name}.json")
+            shutil.copyfile(chain.file, directory / name)
+            copies.append(chain.model_copy(update={"file": name}))
+    return copies
+
+
+def _fill(settings: Settings, clock: Clock) -> str:
+    write_key(settings.master_key, os.urandom(KEY_BYTES))
+    write_key(settings.log_key, os.urandom(KEY_BYTES))
+    Writer(settings.private_db, PRIVATE_SCHEMA).close()
+    signer = log_signer(settings)
+    Log.open(settings.log_db, signer, clock).close()
+    return str(signer.vkey)
 
 
 def render_settings(origin: str, chains: Sequence[ChainSettings] = ()) -> str:

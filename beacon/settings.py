@@ -65,7 +65,7 @@ class ChainSettings(Section):
     )
 
 
-_DRAND_RELAYS: Final = (
+DRAND_RELAYS: Final = (
     "https://api.drand.sh",
     "https://api2.drand.sh",
     "https://api3.drand.sh",
@@ -74,7 +74,7 @@ _DRAND_RELAYS: Final = (
 
 
 def _default_chains() -> list[ChainSettings]:
-    return [ChainSettings(name="quicknet", relays=list(_DRAND_RELAYS))]
+    return [ChainSettings(name="quicknet", relays=list(DRAND_RELAYS))]
 
 
 class ListenSettings(Section):
