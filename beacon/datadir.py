@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from beacon.clock import Clock
@@ -24,6 +24,7 @@ from beacon.settings import (
     ConfigurationError,
     Section,
     Settings,
+    explain,
     load_settings,
     read_key,
     write_key,
@@ -31,7 +32,7 @@ from beacon.settings import (
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.writer import Writer
 from verifier.errors import VerifierError
-from verifier.fetch import load_chain
+from verifier.fetch import load_chain, pinned_chains
 from verifier.note import SigningKey
 
 HEADER: Final = """\
@@ -81,14 +82,10 @@ def pinned_chain(name: str, relays: Sequence[str] = ()) -> ChainSettings:
 
     Raises ConfigurationError for a name that is not pinned, or that needs relays.
     """
-    try:
-        load_chain(name)
-    except VerifierError as error:
-        raise ConfigurationError(error.message) from error
-    if not relays and name not in RELAYS:
-        raise ConfigurationError(f"the chain {name} needs relays of its own")
-    known = relays or RELAYS[name]
-    return ChainSettings(name=name, relays=list(known), sandbox_only=known is DRAND_TESTNET_RELAYS)
+    if name not in pinned_chains():
+        raise ConfigurationError(f"there is no chain {name!r}; there are {', '.join(pinned_chains())}")
+    known = relays or RELAYS.get(name, ())
+    return _chain(name, None, known, sandbox_only=known is DRAND_TESTNET_RELAYS)
 
 
 def own_chain(file: Path, relays: Sequence[str]) -> ChainSettings:
@@ -100,9 +97,16 @@ def own_chain(file: Path, relays: Sequence[str]) -> ChainSettings:
         info = load_chain(str(file))
     except VerifierError as error:
         raise ConfigurationError(f"{file}: {error.message}") from error
+    return _chain(info.beacon_id, file.absolute(), relays, sandbox_only=True)
+
+
+def _chain(name: str, file: Path | None, relays: Sequence[str], *, sandbox_only: bool) -> ChainSettings:
     if not relays:
-        raise ConfigurationError(f"the chain of {file} needs at least one relay")
-    return ChainSettings(name=info.beacon_id, file=file.absolute(), relays=list(relays), sandbox_only=True)
+        raise ConfigurationError(f"the chain {name} needs at least one relay")
+    try:
+        return ChainSettings(name=name, file=file, relays=list(relays), sandbox_only=sandbox_only)
+    except ValidationError as error:
+        raise ConfigurationError(f"chain {name}: {explain(error)}") from error
 
 
 def log_signer(settings: Settings) -> SigningKey:

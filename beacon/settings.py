@@ -216,7 +216,7 @@ def load_settings(path: Path) -> Settings:
     try:
         settings = Settings(**values)
     except (ValidationError, SettingsError) as error:
-        raise ConfigurationError(f"{file}: {_explain(error)}") from error
+        raise ConfigurationError(f"{file}: {explain(error)}") from error
     return _with_absolute_paths(settings, file.resolve().parent)
 
 
@@ -290,7 +290,8 @@ def _nearest(name: str, known: list[str]) -> str:
     return f"; did you mean `{matches[0]}`?" if matches else f"; known are {', '.join(known)}"
 
 
-def _explain(error: ValidationError | SettingsError) -> str:
+def explain(error: ValidationError | SettingsError) -> str:
+    """Which keys are wrong and why, on one line, without their values."""
     if isinstance(error, SettingsError):
         return str(error)
     return "; ".join(

@@ -1,0 +1,95 @@
+"""The parts of README.md that are made from the code: `python tests/readme_blocks.py` rewrites them in place.
+
+A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes, or help: and a command.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from click.testing import CliRunner
+
+import beacon.cli
+import verifier.cli
+from beacon.errors import PROBLEMS
+from beacon.settings import Settings, setting_names
+from beacon.web.application import build_web
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCK = re.compile(r"(<!-- begin (?P<name>[^>]+?) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
+PROGRAMS: dict[str, click.Command] = {"beacon": beacon.cli.main, "verifier": verifier.cli.main}
+
+
+def errors() -> str:
+    rows = ["| code | status | rule | retry | what it means | what to do |", "|---|---|---|---|---|---|"]
+    rows += [
+        f"| `{code}` | {row.status} | {row.rule or ''} | {'yes' if row.retryable else 'no'} | {row.title} | {row.next} |"
+        for code, row in PROBLEMS.items()
+    ]
+    return "\n".join(rows) + "\n"
+
+
+def routes() -> str:
+    rows = ["| method | path | what it does |", "|---|---|---|"]
+    for route in build_web(Settings.model_construct(origin="o")).router.routes():
+        if route.method != "HEAD" and route.resource:
+            path = route.resource.canonical
+            rows.append(f"| {route.method} | `{path}` | {(route.handler.__doc__ or '').strip().splitlines()[0]} |")
+    return "\n".join(rows) + "\n"
+
+
+def settings() -> str:
+    rows = ["| key | meaning |", "|---|---|"]
+    for path in setting_names():
+        rows.append(f"| `{'.'.join(path)}` | {_description(path)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _description(path: tuple[str, ...]) -> str:
+    model: Any = Settings
+    for name in path[:-1]:
+        annotation = model.model_fields[name].annotation
+        model = getattr(annotation, "__args__", [annotation])[0]
+    return str(model.model_fields[path[-1]].description)
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command and group that has a help text, by the words that call it."""
+    waiting = list(PROGRAMS.items())
+    while waiting:
+        words, command = waiting.pop(0)
+        yield words, command
+        if isinstance(command, click.Group):
+            waiting += [(f"{words} {name}", below) for name, below in command.commands.items()]
+
+
+def help_of(words: str) -> str:
+    program, *rest = words.split()
+    result = CliRunner().invoke(PROGRAMS[program], [*rest, "--help"], prog_name=program, terminal_width=100)
+    assert result.exit_code == 0, result.output
+    return f"```text\n{result.output.rstrip()}\n```\n"
+
+
+def block(name: str) -> str:
+    """What belongs into the block of a name. KeyError for a name that means nothing."""
+    if name.startswith("help: "):
+        return help_of(name.removeprefix("help: "))
+    return {"errors": errors, "routes": routes, "settings": settings}[name]()
+
+
+def render(text: str) -> str:
+    """The text with every block as the code has it now."""
+    return BLOCK.sub(lambda match: match[1] + block(match["name"]) + match[4], text)
+
+
+def main() -> None:
+    README.write_text(render(README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
