@@ -1,0 +1,195 @@
+"""The book: every open session's state in memory, and the derived tables that find the others.
+
+A projection of the log. It lives on the writer's thread: `applied` stages, `committed` publishes, `rolled_back`
+forgets. Commands are decided there too, on what is staged (`staged`); everybody else reads what is durable (`get`).
+Ended sessions leave memory: `load` folds them from the log again.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterator
+
+from sqlite_utils import Database
+
+from beacon.log import reads
+from beacon.sessions.state import LoggedRound, SessionState, anchored, fold, sealed
+from verifier import entries
+from verifier.entries import parse_entry
+
+RoundKey = tuple[bytes, int]
+
+
+class Book:
+    """Open sessions by their names (32 bytes)."""
+
+    def __init__(self) -> None:
+        self.listener: Callable[[list[SessionState]], None] = lambda _states: None
+        self._open: dict[bytes, SessionState] = {}
+        self._waiting: dict[RoundKey, set[bytes]] = {}
+        self._sequences: dict[str, int] = {}
+        self._chains: set[bytes] = set()
+        self._staged: dict[bytes, SessionState] = {}
+        self._staged_sequences: dict[str, int] = {}
+        self._staged_chains: set[bytes] = set()
+        self._staged_rounds: dict[RoundKey, LoggedRound] = {}
+
+    # --- any thread: what is durable ---------------------------------------------------------------------------
+
+    def get(self, session: bytes) -> SessionState | None:
+        """The durable state of an open session; None for one that has ended, or was never sealed."""
+        return self._open.get(session)
+
+    def all_open(self) -> list[SessionState]:
+        """Every open session."""
+        return list(self._open.values())
+
+    def waits(self, key: RoundKey) -> bool:
+        """Whether an open session needs this round and its entry is not in the log."""
+        names = self._waiting.get(key, ())
+        return any(state.round is None for name in tuple(names) if (state := self._open.get(name)) is not None)
+
+    # --- writer's thread: what a command is decided on ----------------------------------------------------------
+
+    def staged(self, session: bytes) -> SessionState | None:
+        """The state after everything that was applied, durable or not; the ended ones of this batch included."""
+        return self._staged.get(session) or self._open.get(session)
+
+    def next_sequence(self, host: str) -> int:
+        """The host_seq of the host's next seal: 1, 2, 3, ... (3.6)."""
+        return ChainMap(self._staged_sequences, self._sequences).get(host, 0) + 1
+
+    def knows_chain(self, chain: bytes) -> bool:
+        """Whether the chain's info is in the log."""
+        return chain in self._chains or chain in self._staged_chains
+
+    def has_round(self, key: RoundKey) -> bool:
+        """Whether the round's entry is in the log already, or nobody needs it."""
+        return key in self._staged_rounds or not self.waits(key)
+
+    # --- the projection -----------------------------------------------------------------------------------------
+
+    def opened(self, db: Database) -> None:
+        """Load the open sessions, the hosts' numbers and the chains."""
+        self._sequences = dict(db.conn.execute("SELECT host, max(host_seq) FROM sessions GROUP BY host").fetchall())
+        self._chains = {row[0] for row in db.conn.execute("SELECT chain FROM chain_entries").fetchall()}
+        names = db.conn.execute("SELECT session FROM sessions WHERE end_index IS NULL ORDER BY seal_index").fetchall()
+        for (name,) in names:
+            state = load(db, name)
+            assert state is not None
+            self._publish(state)
+
+    def applied(self, db: Database, index: int, entry: bytes, leaf_hash: bytes) -> None:
+        parsed = parse_entry(entry)
+        match parsed:
+            case entries.Seal():
+                self._seal(db, index, leaf_hash, parsed)
+            case entries.Chain():
+                db.conn.execute("INSERT INTO chain_entries (chain, i) VALUES (?, ?)", (parsed.hash, index))
+                self._staged_chains.add(parsed.hash)
+            case entries.Round():
+                self._round(db, index, parsed)
+            case entries.Log():
+                pass
+            case _:
+                self._session_entry(db, index, parsed)
+
+    def committed(self) -> None:
+        touched = list(self._staged.values())
+        for state in touched:
+            self._publish(state)
+        self._sequences.update(self._staged_sequences)
+        self._chains |= self._staged_chains
+        self.rolled_back()
+        self.listener(touched)
+
+    def rolled_back(self) -> None:
+        self._staged = {}
+        self._staged_sequences = {}
+        self._staged_chains = set()
+        self._staged_rounds = {}
+
+    def _seal(self, db: Database, index: int, leaf: bytes, seal: entries.Seal) -> None:
+        db.conn.execute(
+            "INSERT INTO sessions (session, seal_index, host, host_seq, label, chain) VALUES (?, ?, ?, ?, ?, ?)",
+            (leaf, index, seal.host, seal.host_seq, seal.label, seal.chain),
+        )
+        db.conn.execute("INSERT INTO session_entries (session, i) VALUES (?, ?)", (leaf, index))
+        self._staged[leaf] = sealed(index, leaf, seal)
+        self._staged_sequences[seal.host] = seal.host_seq
+
+    def _round(self, db: Database, index: int, entry: entries.Round) -> None:
+        key = (entry.chain, entry.round)
+        db.conn.execute("INSERT INTO round_entries (chain, round, i) VALUES (?, ?, ?)", (*key, index))
+        logged = LoggedRound(index, entry.time, entry.signature)
+        self._staged_rounds[key] = logged
+        for name in self._waiting.get(key, ()):
+            state = self.staged(name)
+            if state is not None and state.end is None:
+                self._staged[name] = anchored(state, logged)
+
+    def _session_entry(self, db: Database, index: int, entry: entries.SessionEntry) -> None:
+        state = self.staged(entry.session)
+        assert state is not None, "an entry of no open session"
+        state = fold(state, index, entry)
+        db.conn.execute("INSERT INTO session_entries (session, i) VALUES (?, ?)", (entry.session, index))
+        if state.end is not None:
+            db.conn.execute("UPDATE sessions SET end_index = ? WHERE session = ?", (index, entry.session))
+        self._staged[entry.session] = state
+
+    def _publish(self, state: SessionState) -> None:
+        if state.seal.round is None:
+            raise NotImplementedError("live sessions are not served by this version")
+        waiting = self._waiting.setdefault(state.waits_for, set())
+        if state.end is None:
+            self._open[state.session] = state
+            waiting.add(state.session)
+            return
+        self._open.pop(state.session, None)
+        waiting.discard(state.session)
+        if not waiting:
+            del self._waiting[state.waits_for]
+
+
+def load(db: Database, session: bytes) -> SessionState | None:
+    """Fold any session from the log, ended or not; None when the log has none of that name (32 bytes)."""
+    state = None
+    for index, data in session_events(db, session):
+        entry = parse_entry(data)
+        if isinstance(entry, entries.Seal):
+            state = sealed(index, session, entry)
+        elif isinstance(entry, entries.Round):
+            assert state is not None
+            state = anchored(state, LoggedRound(index, entry.time, entry.signature))
+        else:
+            assert state is not None
+            assert not isinstance(entry, entries.Log | entries.Chain)
+            state = fold(state, index, entry)
+    return state
+
+
+def session_events(db: Database, session: bytes) -> Iterator[tuple[int, bytes]]:
+    """(index, bytes) of a session's entries and of the `round` entry that it uses, in log order."""
+    rows = db.conn.execute(
+        "SELECT i, entry FROM session_entries JOIN entries USING (i) WHERE session = ? ORDER BY i", (session,)
+    ).fetchall()
+    if not rows:
+        return iter(())
+    seal = parse_entry(rows[0][1])
+    assert isinstance(seal, entries.Seal)
+    found = db.conn.execute(
+        "SELECT i FROM round_entries WHERE chain = ? AND round = ?", (seal.chain, seal.round)
+    ).fetchone()
+    if found is not None:
+        rows.append((found[0], reads.entry(db, found[0])))
+    return iter(sorted(rows))
+
+
+def chain_info(db: Database, chain: bytes) -> dict[str, object] | None:
+    """The info of a chain as the log has it (its seven fields); None before it is there."""
+    row = db.conn.execute("SELECT i FROM chain_entries WHERE chain = ?", (chain,)).fetchone()
+    if row is None:
+        return None
+    entry = parse_entry(reads.entry(db, row[0]))
+    assert isinstance(entry, entries.Chain)
+    return dict(entry.info)

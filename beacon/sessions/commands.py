@@ -1,0 +1,231 @@
+"""From a command to log entries: pure functions of the staged state, the chain and the entry's time.
+
+They run on the log's writer thread, at the moment the entry gets its index and time (6.2), and raise ApiError where a
+rule refuses. What they need from elsewhere (a seed, a verified round) is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from beacon.errors import ApiError
+from beacon.sessions import rules
+from beacon.sessions.requests import SealRequest
+from beacon.sessions.state import SessionState, fold
+from beacon.settings import SessionSettings
+from verifier import entries
+from verifier.drand import ChainInfo, VerifiedRound
+from verifier.draws import Bytes, Deal, Dealer, Dice, Integers, Outcome, Recipe, Sample, Shuffle, Weighted, parse_recipe
+from verifier.ed25519 import check_public_key
+from verifier.encoding import MAX_ENTRY_BYTES, encode_json
+from verifier.errors import Code, FormatError, VerificationError, VerifierError
+from verifier.seeds import Stream, binding, session_digest, sha256
+
+_OVERHEAD: Final = 400
+
+
+@dataclass(frozen=True, slots=True)
+class SealTerms:
+    """A seal request whose parts are parsed: what does not depend on the moment."""
+
+    log: str
+    host: str
+    sandbox: bool
+    request: SealRequest
+    chain: ChainInfo
+    recipes: Mapping[str, Recipe]
+
+
+def seal_terms(log: str, host: str, sandbox: bool, request: SealRequest, chain: ChainInfo) -> SealTerms:
+    """Parse a seal request's recipes and keys. Takes a few milliseconds of CPU for each new key."""
+    recipes = {}
+    for name, value in request.recipes.items():
+        try:
+            recipes[name] = parse_recipe(value)
+        except FormatError as error:
+            raise ApiError("seal-recipe-invalid", f"{name!r}: {error.message}") from error
+    for participant in request.participants:
+        if participant.key is not None:
+            try:
+                check_public_key(participant.key)
+            except VerifierError as error:
+                raise ApiError("seal-key-invalid", f"{participant.id!r}: {error.message}") from error
+    return SealTerms(log, host, sandbox, request, chain, recipes)
+
+
+def seal(
+    terms: SealTerms,
+    commitment: bytes,
+    host_seq: int,
+    newest: VerifiedRound,
+    defaults: SessionSettings,
+    time: int,
+) -> entries.Seal:
+    """The seal at `time`, with the service's choice for what the request leaves open (6.3)."""
+    request, chain = terms.request, terms.chain
+    number = _round(terms, newest, defaults, time)
+    due = chain.time(number)
+    takes = bool(request.participants) or request.open
+    close_at = request.close_at if request.close_at_given else due - rules.period(chain) if takes else None
+    reveal_by = request.reveal_by
+    if reveal_by is None:
+        reveal_by = due + max(defaults.reveal_after_ms, rules.wait(chain))
+    entry = entries.Seal(
+        time=time,
+        log=terms.log,
+        host=terms.host,
+        host_seq=host_seq,
+        label=request.label,
+        replaces=request.replaces,
+        profile="match",
+        custody="beacon",
+        commitment=commitment,
+        links=1,
+        chain=chain.hash,
+        round=number,
+        lead=None,
+        close_at=close_at,
+        reveal_by=reveal_by,
+        participants=tuple(entries.Participant(item.id, item.key) for item in request.participants),
+        open=request.open,
+        min_contributions=request.min_contributions,
+        recipes=terms.recipes,
+        plan=None,
+        attachments=tuple(entries.Attachment(item.name, item.sha256) for item in request.attachments),
+        after=entries.After(newest.round, newest.signature, newest.previous_signature),
+        timelock=None,
+        sandbox=terms.sandbox,
+    )
+    rules.seal(entry, chain, newest)
+    return entry
+
+
+def _round(terms: SealTerms, newest: VerifiedRound, defaults: SessionSettings, time: int) -> int:
+    request, chain = terms.request, terms.chain
+    if request.round is not None:
+        return request.round
+    if request.round_at is not None:
+        return chain.first_at(request.round_at)
+    takes = 3 if request.participants or request.open else 2
+    earliest = time + max(defaults.round_lead_ms, takes * rules.period(chain))
+    return max(newest.round + 2, chain.first_at(earliest))
+
+
+def contribute(
+    state: SessionState, entry: entries.Contribution, chain: ChainInfo, newest: VerifiedRound
+) -> list[entries.SessionEntry]:
+    """The contribution, and the close behind it when every listed participant has contributed (6.5)."""
+    rules.contribution(state, entry, newest)
+    after = fold(state, 0, entry)
+    if rules.may_close(after, chain, newest, entry.time) and len(after.contributions) >= state.seal.min_contributions:
+        return [entry, _close(after, entry.time)]
+    return [entry]
+
+
+def close(state: SessionState, chain: ChainInfo, newest: VerifiedRound, time: int) -> list[entries.SessionEntry]:
+    """What happens by itself once contributions are over: the close, or `below-minimum` in its place. [] if neither."""
+    if not rules.may_close(state, chain, newest, time):
+        return []
+    if len(state.contributions) < state.seal.min_contributions:
+        closing_time = state.seal.close_at
+        assert closing_time is not None
+        return [entries.Void(time, state.session, "below-minimum", None)] if time > closing_time else []
+    return [_close(state, time)]
+
+
+def _close(state: SessionState, time: int) -> entries.Close:
+    digest = session_digest(state.session, state.contributions.items())
+    return entries.Close(time, state.session, len(state.contributions), digest)
+
+
+def missed_close(state: SessionState, chain: ChainInfo, time: int) -> list[entries.SessionEntry]:
+    """6.12 `missed-close`: the round's time has come and the contributions were never closed."""
+    assert state.seal.round is not None
+    if not state.takes_contributions or time < chain.time(state.seal.round):
+        return []
+    return [entries.Void(time, state.session, "missed-close", None)]
+
+
+def draw(
+    state: SessionState, chain: ChainInfo, seed: bytes, recipe: str, count: int, purpose: str, time: int
+) -> list[entries.Draw]:
+    """The next `count` draws of a recipe, in one entry. Raises ApiError(entry-too-long) before it works for nothing."""
+    rules.draw(state, recipe, chain, time)
+    first = state.drawn.get(recipe, 0) + 1
+    if count * _least_bytes(state.seal.recipes[recipe]) > MAX_ENTRY_BYTES:
+        raise ApiError("entry-too-long", "the outcomes of that many draws do not fit into one entry")
+    outcomes = _outcomes(state, seed, recipe, first, count)
+    entry = entries.Draw(time, state.session, recipe, first, purpose, tuple(outcomes))
+    length = len(encode_json(outcomes)) + len(encode_json([purpose])) + _OVERHEAD
+    if length > MAX_ENTRY_BYTES:
+        raise ApiError("entry-too-long", "the outcomes of that many draws do not fit into one entry")
+    return [entry]
+
+
+def _outcomes(state: SessionState, seed: bytes, name: str, first: int, count: int) -> Sequence[Outcome]:
+    assert state.round is not None
+    assert state.seal.round is not None
+    digest = session_digest(state.session, state.contributions.items())
+    bound = binding(digest, 0, (), state.seal.round, sha256(state.round.signature))
+    recipe, dealer = state.seal.recipes[name], Dealer()
+    start = 1 if isinstance(recipe, Deal) else first
+    try:
+        drawn = [dealer.draw(name, recipe, Stream(seed, bound, name, n)) for n in range(start, first + count)]
+    except VerificationError as error:
+        if error.code == Code.DRAW_PAST_END:
+            raise ApiError("draw-past-end-of-deck", error.message) from error
+        raise
+    return drawn[first - start :]
+
+
+def _least_bytes(recipe: Recipe) -> int:
+    """The fewest bytes that one outcome takes in an entry."""
+    match recipe:
+        case (
+            Dice(count=count) | Integers(count=count) | Sample(count=count) | Deal(count=count) | Weighted(count=count)
+        ):
+            return 2 * count
+        case Shuffle(size=size):
+            return 2 * size
+        case Bytes(count=count):
+            return 2 * count
+
+
+def reveal(state: SessionState, chain: ChainInfo, seed: bytes, time: int) -> list[entries.SessionEntry]:
+    """The seed, and how many draws there were (6.7)."""
+    rules.needs_round(state, chain, time, "reveal-before-round")
+    drawn = {name: state.drawn.get(name, 0) for name in state.seal.recipes}
+    return [entries.Reveal(time, state.session, "service", seed, drawn)]
+
+
+def void(
+    state: SessionState, chain: ChainInfo, newest: VerifiedRound, seed: bytes | None, time: int
+) -> list[entries.SessionEntry]:
+    """6.12 `host`: given up before the round exists. A seed that the service knows is published with it."""
+    rules.may_void(state, chain, newest, time)
+    return [entries.Void(time, state.session, "host", seed)]
+
+
+def no_round(
+    state: SessionState, newest: VerifiedRound | None, seed: bytes | None, time: int
+) -> list[entries.SessionEntry]:
+    """6.12 `no-round`: reveal_by has passed, and the chain has signed nothing from the session's round on."""
+    assert state.seal.round is not None
+    if time < state.seal.reveal_by or (newest is not None and newest.round >= state.seal.round):
+        return []
+    return [entries.Void(time, state.session, "no-round", seed)]
+
+
+def missed_reveal(state: SessionState, chain: ChainInfo, time: int) -> list[entries.SessionEntry]:
+    """6.12 `missed-reveal`: the service has lost the seed of a session that has to be revealed."""
+    if state.round is None or time < max(state.seal.reveal_by, state.round.time + rules.wait(chain)):
+        return []
+    return [entries.Void(time, state.session, "missed-reveal", None)]
+
+
+def round_entry(verified: VerifiedRound, time: int) -> entries.Round:
+    """The `round` entry of a verified round; NotYetError while 6.10 would refuse it."""
+    rules.clock_allows(time, verified)
+    return entries.Round(time, verified.chain.hash, verified.round, verified.signature, verified.previous_signature)

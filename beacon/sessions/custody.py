@@ -1,0 +1,65 @@
+"""Custody of seeds: made from the system's randomness, encrypted before they are stored, opened for whoever draws.
+
+A seed is durable in private.db, under the master key, before its commitment is public. AES-256-GCM with a random 96-bit
+nonce; the commitment is the associated data, so that rows cannot be swapped.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from beacon.errors import ApiError
+from verifier.seeds import SEED_BYTES, opens, sha256
+
+NONCE_BYTES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSeed:
+    """An encrypted seed: nonce 12 bytes, ciphertext 48."""
+
+    nonce: bytes
+    ciphertext: bytes
+
+
+class SeedStore(Protocol):
+    """Where encrypted seeds are kept, by commitment (32 bytes). What `put` returned from is durable."""
+
+    async def put(self, commitment: bytes, nonce: bytes, ciphertext: bytes) -> None: ...
+
+    async def get(self, commitment: bytes) -> tuple[bytes, bytes] | None: ...
+
+
+class Custody:
+    """Makes seeds and opens them. Seeds are in no repr and no message."""
+
+    def __init__(self, master_key: bytes, store: SeedStore) -> None:
+        """master_key: 32 bytes."""
+        self._cipher: Final = AESGCM(master_key)
+        self._store: Final = store
+
+    async def make(self) -> bytes:
+        """Make and keep a new seed; its commitment, 32 bytes."""
+        seed = os.urandom(SEED_BYTES)
+        commitment = sha256(seed)
+        nonce = os.urandom(NONCE_BYTES)
+        await self._store.put(commitment, nonce, self._cipher.encrypt(nonce, seed, commitment))
+        return commitment
+
+    async def open(self, commitment: bytes) -> bytes:
+        """The seed (32 bytes) of a commitment. Raises ApiError(seed-unavailable)."""
+        kept = await self._store.get(commitment)
+        if kept is None:
+            raise ApiError("seed-unavailable", "the private database holds no seed of this session")
+        try:
+            seed = self._cipher.decrypt(kept[0], kept[1], commitment)
+        except InvalidTag:
+            raise ApiError("seed-unavailable", "the seed does not decrypt under this master key") from None
+        if not opens(seed, 1, commitment):
+            raise ApiError("seed-unavailable", "what was kept does not open the commitment")
+        return seed

@@ -1,0 +1,45 @@
+"""Documents from the log: receipts of one entry, transcripts of one session (PROTOCOL.md, 7.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sqlite_utils import Database
+
+from beacon.log import reads
+from beacon.log.log import Log
+from beacon.log.reads import SignedCheckpoint
+from beacon.sessions.book import chain_info, session_events
+from verifier.entries import Seal, parse_entry
+from verifier.transcript import document_bytes, encode_transcript
+
+
+class Transcripts:
+    """Makes documents of the log whose verifier key is `vkey`."""
+
+    def __init__(self, log: Log, origin: str, vkey: str) -> None:
+        self._log: Final = log
+        self._origin: Final = origin
+        self._vkey: Final = vkey
+
+    async def receipt(self, index: int, entry: bytes, info: Mapping[str, Any]) -> dict[str, Any]:
+        """The receipt of a durable entry: the entry, its proof, and the newest checkpoint. info: its session's chain."""
+        proof, checkpoint = await self._log.receipt_proof(index)
+        return encode_transcript(self._origin, self._vkey, info, [(index, entry, proof)], checkpoint.note)
+
+    async def transcript(self, session: bytes) -> bytes | None:
+        """The document of a session (32 bytes), ended or not, under the newest checkpoint; None when there is none."""
+        checkpoint = self._log.latest()
+        return await self._log.read(lambda db: self._transcript(db, session, checkpoint))
+
+    def _transcript(self, db: Database, session: bytes, checkpoint: SignedCheckpoint) -> bytes | None:
+        shown = [(index, entry) for index, entry in session_events(db, session) if index < checkpoint.size]
+        if not shown:
+            return None
+        seal = parse_entry(shown[0][1])
+        assert isinstance(seal, Seal)
+        info = chain_info(db, seal.chain)
+        assert info is not None
+        events = [(index, entry, reads.inclusion_proof(db, index, checkpoint.size)) for index, entry in shown]
+        return document_bytes(encode_transcript(self._origin, self._vkey, info, events, checkpoint.note))
