@@ -15,6 +15,7 @@ from sqlite_utils import Database
 from beacon.log import reads
 from beacon.sessions.state import LoggedRound, SessionState, anchored, fold, sealed
 from verifier import entries
+from verifier.encoding import Json
 from verifier.entries import parse_entry
 
 RoundKey = tuple[bytes, int]
@@ -185,7 +186,7 @@ def session_events(db: Database, session: bytes) -> Iterator[tuple[int, bytes]]:
     return iter(sorted(rows))
 
 
-def chain_info(db: Database, chain: bytes) -> dict[str, object] | None:
+def chain_info(db: Database, chain: bytes) -> dict[str, Json] | None:
     """The info of a chain as the log has it (its seven fields); None before it is there."""
     row = db.conn.execute("SELECT i FROM chain_entries WHERE chain = ?", (chain,)).fetchone()
     if row is None:

@@ -6,9 +6,9 @@ rule refuses. What they need from elsewhere (a seed, a verified round) is handed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from beacon.errors import ApiError
 from beacon.sessions import rules
@@ -17,9 +17,9 @@ from beacon.sessions.state import SessionState, fold
 from beacon.settings import SessionSettings
 from verifier import entries
 from verifier.drand import ChainInfo, VerifiedRound
-from verifier.draws import Bytes, Deal, Dealer, Dice, Integers, Outcome, Recipe, Sample, Shuffle, Weighted, parse_recipe
+from verifier.draws import Deal, Dealer, Recipe, Shuffle, parse_recipe
 from verifier.ed25519 import check_public_key
-from verifier.encoding import MAX_ENTRY_BYTES, encode_json
+from verifier.encoding import MAX_ENTRY_BYTES, Json, encode_json
 from verifier.errors import Code, FormatError, VerificationError, VerifierError
 from verifier.seeds import Stream, binding, session_digest, sha256
 
@@ -124,14 +124,16 @@ def contribute(
     return [entry]
 
 
-def close(state: SessionState, chain: ChainInfo, newest: VerifiedRound, time: int) -> list[entries.SessionEntry]:
+def close(
+    state: SessionState, chain: ChainInfo, newest: VerifiedRound, seed: bytes | None, time: int
+) -> list[entries.SessionEntry]:
     """What happens by itself once contributions are over: the close, or `below-minimum` in its place. [] if neither."""
     if not rules.may_close(state, chain, newest, time):
         return []
     if len(state.contributions) < state.seal.min_contributions:
         closing_time = state.seal.close_at
         assert closing_time is not None
-        return [entries.Void(time, state.session, "below-minimum", None)] if time > closing_time else []
+        return [entries.Void(time, state.session, "below-minimum", seed)] if time > closing_time else []
     return [_close(state, time)]
 
 
@@ -140,12 +142,12 @@ def _close(state: SessionState, time: int) -> entries.Close:
     return entries.Close(time, state.session, len(state.contributions), digest)
 
 
-def missed_close(state: SessionState, chain: ChainInfo, time: int) -> list[entries.SessionEntry]:
+def missed_close(state: SessionState, chain: ChainInfo, seed: bytes | None, time: int) -> list[entries.SessionEntry]:
     """6.12 `missed-close`: the round's time has come and the contributions were never closed."""
     assert state.seal.round is not None
     if not state.takes_contributions or time < chain.time(state.seal.round):
         return []
-    return [entries.Void(time, state.session, "missed-close", None)]
+    return [entries.Void(time, state.session, "missed-close", seed)]
 
 
 def draw(
@@ -164,7 +166,7 @@ def draw(
     return [entry]
 
 
-def _outcomes(state: SessionState, seed: bytes, name: str, first: int, count: int) -> Sequence[Outcome]:
+def _outcomes(state: SessionState, seed: bytes, name: str, first: int, count: int) -> list[Json]:
     assert state.round is not None
     assert state.seal.round is not None
     digest = session_digest(state.session, state.contributions.items())
@@ -172,7 +174,9 @@ def _outcomes(state: SessionState, seed: bytes, name: str, first: int, count: in
     recipe, dealer = state.seal.recipes[name], Dealer()
     start = 1 if isinstance(recipe, Deal) else first
     try:
-        drawn = [dealer.draw(name, recipe, Stream(seed, bound, name, n)) for n in range(start, first + count)]
+        drawn: list[Any] = [
+            dealer.draw(name, recipe, Stream(seed, bound, name, n)) for n in range(start, first + count)
+        ]
     except VerificationError as error:
         if error.code == Code.DRAW_PAST_END:
             raise ApiError("draw-past-end-of-deck", error.message) from error
@@ -183,14 +187,10 @@ def _outcomes(state: SessionState, seed: bytes, name: str, first: int, count: in
 def _least_bytes(recipe: Recipe) -> int:
     """The fewest bytes that one outcome takes in an entry."""
     match recipe:
-        case (
-            Dice(count=count) | Integers(count=count) | Sample(count=count) | Deal(count=count) | Weighted(count=count)
-        ):
-            return 2 * count
         case Shuffle(size=size):
             return 2 * size
-        case Bytes(count=count):
-            return 2 * count
+        case _:
+            return 2 * recipe.count
 
 
 def reveal(state: SessionState, chain: ChainInfo, seed: bytes, time: int) -> list[entries.SessionEntry]:

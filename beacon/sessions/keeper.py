@@ -1,7 +1,7 @@
 """What happens to sessions by itself: closing, anchoring, revealing, voiding at their deadlines.
 
-Level-triggered: the book's states say what is due, a deadline only says when to look. A look that finds nothing to do, or
-is refused (an unsure clock), looks again later; a restart looks at every open session anew.
+Level-triggered: the book's states say what is due, a deadline only says when to look. A look that finds nothing to do,
+or is refused (an unsure clock), looks again later; a restart looks at every open session anew.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Keeper:
         """Do what is due now."""
         self._drain()
         now = self._clock.now()
-        due = set()
+        due: set[bytes] = set()
         while self._deadlines and self._deadlines[0][0] <= now and len(due) < BATCH:
             due.add(heapq.heappop(self._deadlines)[1])
         await asyncio.gather(*(self._keep(session) for session in due))

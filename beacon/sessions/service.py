@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from beacon.clock import Clock
@@ -119,9 +120,8 @@ class Sessions:
         state = await self._own(host, session)
         rules.draw(state, recipe, self._by_hash[state.seal.chain], self._clock.now())
         written = await self._seeded(state, decide)
-        written.outcomes = [outcome for entry in drawn for outcome in entry.outcomes]
-        written.first_n = drawn[0].n
-        return written
+        outcomes = [outcome for entry in drawn for outcome in entry.outcomes]
+        return replace(written, outcomes=outcomes, first_n=drawn[0].n)
 
     async def reveal(self, host: Host, session: bytes) -> Written:
         """End a session: its seed is public from now on."""

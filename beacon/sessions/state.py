@@ -3,8 +3,8 @@
     sealed -> closed -> anchored -> drawing -> revealed | void
 
 sealed: contributions are taken. closed: they are not, or no more; the session waits for its round. anchored: the round
-is in the log. drawing: something was drawn. States are values: `fold` returns a new one, so that what is not durable yet
-can be thrown away.
+is in the log. drawing: something was drawn. States are values: `fold` returns a new one, so that what is not durable
+yet can be thrown away.
 """
 
 from __future__ import annotations

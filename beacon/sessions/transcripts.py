@@ -24,7 +24,7 @@ class Transcripts:
         self._vkey: Final = vkey
 
     async def receipt(self, index: int, entry: bytes, info: Mapping[str, Any]) -> dict[str, Any]:
-        """The receipt of a durable entry: the entry, its proof, and the newest checkpoint. info: its session's chain."""
+        """The receipt of a durable entry: the entry, its proof, the newest checkpoint. info: its session's chain."""
         proof, checkpoint = await self._log.receipt_proof(index)
         return encode_transcript(self._origin, self._vkey, info, [(index, entry, proof)], checkpoint.note)
 
