@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from verifier.bls import reference
+from verifier.bls.errors import PointError, PointFault
 from verifier.encoding import MAX_INTEGER, check_string, parse_hex, u32, u64
 from verifier.errors import Code, FormatError, VerifierError
 
@@ -278,7 +279,8 @@ def _check_form(chain: ChainInfo, stated: Round) -> None:
     if type(stated.round) is not int or not 1 <= stated.round <= chain.final_round:
         raise FormatError(Code.ROUND, f"rounds of this chain are 1 to {chain.final_round}")
     if len(stated.signature) != chain.scheme.signature_bytes:
-        raise FormatError(Code.POINT, f"a signature of {chain.scheme.name} has {chain.scheme.signature_bytes} bytes")
+        message = f"a signature of {chain.scheme.name} has {chain.scheme.signature_bytes} bytes"
+        raise PointError(PointFault.LENGTH, message)
     previous = stated.previous_signature
     if not chain.scheme.chained:
         if previous is not None:

@@ -24,6 +24,7 @@ from py_ecc.fields import optimized_bls12_381_FQ12
 from py_ecc.optimized_bls12_381.optimized_curve import G1, G2, curve_order, is_inf, multiply, neg
 from py_ecc.optimized_bls12_381.optimized_pairing import final_exponentiate, miller_loop
 
+from verifier.bls.errors import PointError, PointFault
 from verifier.errors import Code, FormatError, VerificationError
 
 Group: TypeAlias = Literal["G1", "G2"]
@@ -69,17 +70,17 @@ def sign(group: Group, dst: bytes, secret: int, message: bytes) -> bytes:
 def decode_point(group: Group, data: bytes) -> Point:
     """The point of a canonical encoding, of prime order and not the identity, else FormatError(POINT)."""
     if len(data) != POINT_BYTES[group]:
-        raise FormatError(Code.POINT, f"a {group} point has {POINT_BYTES[group]} bytes, not {len(data)}")
+        raise PointError(PointFault.LENGTH, f"a {group} point has {POINT_BYTES[group]} bytes, not {len(data)}")
     try:
         point = _decompress(group, data)
     except ValueError as error:
-        raise FormatError(Code.POINT, f"not the compressed encoding of a {group} point") from error
+        raise PointError(PointFault.ENCODING, f"not the compressed encoding of a {group} point") from error
     if is_inf(point):
-        raise FormatError(Code.POINT, "the identity is no signature and no key")
+        raise PointError(PointFault.IDENTITY, "the identity is no signature and no key")
     if encode_point(group, point) != data:
-        raise FormatError(Code.POINT, f"not the canonical encoding of a {group} point")
+        raise PointError(PointFault.ENCODING, f"not the canonical encoding of a {group} point")
     if not is_inf(multiply(point, curve_order)):
-        raise FormatError(Code.POINT, f"the point is not in the prime-order subgroup of {group}")
+        raise PointError(PointFault.SUBGROUP, f"the point is not in the prime-order subgroup of {group}")
     return point
 
 

@@ -1,0 +1,196 @@
+"""One chain followed: what is due is fetched, verified, stored, and told to whoever listens.
+
+Level-triggered: each `tick` asks anew what is due, so a lost wake costs time and never a round. What is due:
+
+    wanted rounds    those that somebody waits for and whose time has come, in ascending order; a wanted round stays
+                     wanted until it is stored and every listener has taken it
+    the current one  when the newest verified round is older than `idle_age`: so the service knows the time by the
+                     chain (rule 6.11). When it does not come, the last few before it are tried.
+
+A round is never replaced by another (6.9): drand late or halted means that it stays wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+
+import structlog
+
+from beacon.clock import Clock
+from beacon.rounds.fetcher import Fetcher, NotFetched, Policy
+from beacon.rounds.store_protocol import Put, RoundStore
+from verifier.drand import ChainInfo, VerifiedRound
+
+_log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
+
+Listener: TypeAlias = Callable[[VerifiedRound], Awaitable[None]]
+Sleep: TypeAlias = Callable[[float], Awaitable[None]]
+
+
+class Follower:
+    """The state of one chain. Everything runs on one event loop."""
+
+    def __init__(
+        self,
+        chain: ChainInfo,
+        fetcher: Fetcher,
+        store: RoundStore,
+        clock: Clock,
+        *,
+        policy: Policy,
+        listeners: Sequence[Listener],
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.chain: Final = chain
+        self.newest: VerifiedRound | None = None
+        self.evidence: tuple[VerifiedRound, ...] = ()
+        self._fetcher = fetcher
+        self._store = store
+        self._clock = clock
+        self._policy = policy
+        self._listeners = listeners
+        self._sleep = sleep
+        self._wanted: set[int] = set()
+        self._resume_after = 0
+        self._waiting = False
+        self._accepting: asyncio.Future[bool] | None = None
+        self._lock = asyncio.Lock()
+
+    async def load(self) -> None:
+        """Take up what the store has: the newest round, and evidence that the chain is broken."""
+        self.newest = await self._store.newest(self.chain)
+        self.evidence = tuple(await self._store.evidence(self.chain))
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        return tuple(sorted(self._wanted))
+
+    def want(self, round_number: int) -> bool:
+        """Wait for a round; whether it is due already. ValueError for a round that the chain never has."""
+        if not 1 <= round_number <= self.chain.final_round:
+            raise ValueError(f"the chain has rounds 1 to {self.chain.final_round}")
+        self._wanted.add(round_number)
+        return round_number <= self._current()
+
+    def forget(self, round_number: int) -> None:
+        """Nobody waits for the round any more."""
+        self._wanted.discard(round_number)
+
+    async def get(self, round_number: int) -> VerifiedRound | None:
+        return await self._store.get(self.chain, round_number)
+
+    async def accept(self, verified: VerifiedRound) -> bool:
+        """Store a verified round from anywhere and tell the listeners; whether all of them took it.
+
+        Another signature of a stored round is evidence of a broken chain: it is kept, and told to nobody.
+        """
+        if await self._store.put(verified) is Put.CONFLICT:
+            await self._keep_evidence(verified)
+            return False
+        if self.newest is None or verified.round > self.newest.round:
+            self.newest = verified
+        return await self._tell(verified)
+
+    async def tick(self) -> None:
+        """Fetch what is due. Returns when all of it is in, or after about a period."""
+        async with self._lock:
+            deadline = self._clock.now() + self._policy.budget(self.chain)
+            pauses = self._policy.backoffs()
+            tried = await self._attempt(deadline)
+            while tried and self._clock.now() < deadline:
+                pause = next(pauses, None)
+                if pause is None:
+                    break
+                await self._sleep(pause / 1000)
+                tried = await self._attempt(deadline)
+            if self._is_stale() and self._waiting:
+                await self._fall_back()
+            if late := self._due():
+                _log.info("rounds due and not in", chain=self.chain.beacon_id, count=len(late), first=min(late))
+
+    async def drain(self) -> None:
+        """After a `tick` was cancelled: let what it had begun to store and tell come to its end."""
+        if self._accepting is not None:
+            await asyncio.gather(self._accepting, return_exceptions=True)
+
+    async def _attempt(self, deadline: int) -> bool:
+        """One pass over what is due; whether something still is. A pass that is cut short goes on in the next one."""
+        for round_number in self._due():
+            await self._settle(round_number)
+            if self._clock.now() >= deadline:
+                self._resume_after = round_number
+                break
+        else:
+            self._resume_after = 0
+        return bool(self._due())
+
+    def _due(self) -> list[int]:
+        current = self._current()
+        wanted = sorted(number for number in self._wanted if number <= current)
+        wanted.sort(key=lambda number: number <= self._resume_after)
+        if not self._is_stale():
+            return wanted
+        return [current, *(number for number in wanted if number != current)]
+
+    def _current(self) -> int:
+        return min(self.chain.current(self._clock.now()), self.chain.final_round)
+
+    def _is_stale(self) -> bool:
+        """Whether a newer round exists and the newest verified one is too old to know the time by."""
+        current = self._current()
+        if current < self.chain.current(self._clock.now()):
+            return False
+        if self.newest is None:
+            return current > 0
+        return current > self.newest.round and self._clock.now() - self.newest.time >= self._policy.idle_age
+
+    async def _fall_back(self) -> None:
+        least = self.newest.round if self.newest else 0
+        current = self._current()
+        for round_number in range(current - 1, max(least, current - 1 - self._policy.fallback), -1):
+            if await self._settle(round_number) or not self._waiting:
+                return
+
+    async def _settle(self, round_number: int) -> bool:
+        """Have one round stored and told; whether it is in. What fails is logged, and due again at the next tick."""
+        try:
+            verified = await self._store.get(self.chain, round_number)
+            if verified is None:
+                verified = await self._fetcher.fetch(round_number)
+            self._accepting = asyncio.ensure_future(self.accept(verified))
+            if await asyncio.shield(self._accepting):
+                self._wanted.discard(round_number)
+            else:
+                self._wanted.add(round_number)
+        except NotFetched as error:
+            self._waiting = error.waiting
+            _log.debug("round not in", chain=self.chain.beacon_id, detail=str(error))
+            return False
+        except Exception:  # noqa: BLE001 - due again at the next tick
+            self._waiting = False
+            _log.exception("round not stored", chain=self.chain.beacon_id, round=round_number)
+            return False
+        return True
+
+    async def _tell(self, verified: VerifiedRound) -> bool:
+        told = True
+        for listener in self._listeners:
+            try:
+                await listener(verified)
+            except Exception:  # noqa: BLE001 - told again at the next tick
+                told = False
+                _log.exception("listener failed", chain=self.chain.beacon_id, round=verified.round)
+        return told
+
+    async def _keep_evidence(self, verified: VerifiedRound) -> None:
+        await self._store.add_evidence(verified)
+        self.evidence = tuple(await self._store.evidence(self.chain))
+        _log.critical(
+            "the chain signed one round twice, differently; nothing is sealed on it any more",
+            chain=self.chain.hash.hex(),
+            beacon=self.chain.beacon_id,
+            round=verified.round,
+            signature=verified.signature.hex(),
+        )

@@ -1,0 +1,240 @@
+"""HTTP client of one drand relay: the v2 API, or v1 where the relay has no v2.
+
+A relay is never trusted. What it answers is a `Round` that somebody else has yet to verify; everything that can be
+refused without a pairing is refused here, each for its own reason. Only the exact round is asked for, never "latest",
+and never before it is due: relays and the caches before them keep a "not yet" for longer than it holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any, Final
+
+import aiohttp
+import structlog
+
+from beacon.clock import Clock
+from beacon.rounds.refusals import LIES, WAITING, Reason, Refusal
+from verifier.drand import ChainInfo, Round, parse_relay_info
+from verifier.encoding import parse_document_json, parse_hex
+from verifier.errors import VerifierError
+
+_log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
+
+MAX_BODY_BYTES: Final = 8_192
+_CHUNK: Final = 4_096
+_V1, _V2 = 1, 2
+_FORGET_AFTER: Final = 3
+_NOT_YET: Final = frozenset(
+    {
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.TOO_EARLY,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+    }
+)
+_MAYBE_OTHER_API: Final = frozenset(
+    {*WAITING, Reason.STATUS, Reason.REDIRECT, Reason.CONTENT_TYPE, Reason.JSON, Reason.FIELDS}
+)
+_INFO_PATHS: Final = {_V2: "/v2/chains/{chain}/info", _V1: "/{chain}/info"}
+_ROUND_PATHS: Final = {_V2: "/v2/chains/{chain}/rounds/{round}", _V1: "/{chain}/public/{round}"}
+_HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "fair-beacon"}
+
+
+@dataclass
+class RelayHealth:
+    """What one relay has done for one chain since the start. Times in ms; latency of the last good answer."""
+
+    url: str
+    answered: int = 0
+    refused: Counter[Reason] = field(default_factory=Counter)
+    failures_in_a_row: int = 0
+    last_answer: int | None = None
+    last_reason: Reason | None = None
+    latency: int | None = None
+
+
+def open_session() -> aiohttp.ClientSession:
+    """The HTTP session that all relays share: no cookies, no proxies of the environment, no decompression."""
+    return aiohttp.ClientSession(
+        auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), headers=_HEADERS, trust_env=False
+    )
+
+
+class Relay:
+    """One relay, asked for rounds of any chain that it may carry."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession, clock: Clock, timeout_ms: int) -> None:
+        self.url: Final = url.rstrip("/")
+        self._session = session
+        self._clock = clock
+        self._timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000)
+        self._api: dict[bytes, int] = {}
+        self._health: dict[bytes, RelayHealth] = {}
+        self._refused_last: dict[bytes, int] = {}
+
+    def health(self, chain: ChainInfo) -> RelayHealth:
+        return self._health.setdefault(chain.hash, RelayHealth(self.url))
+
+    async def fetch(self, chain: ChainInfo, round_number: int) -> Round:
+        """Ask for one round that is due. What comes back has its form, and is not verified. Raises Refusal."""
+        if chain.time(round_number) > self._clock.now():
+            raise ValueError(f"round {round_number} is not due")
+        api = await self._identify(chain)
+        refusal: Refusal | None = None
+        for version in (_V2, _V1) if api is None else (api,):
+            try:
+                return self._read_round(chain, round_number, await self._get_round(version, chain, round_number))
+            except Refusal as error:
+                if error.reason not in _MAYBE_OTHER_API:
+                    raise
+                refusal = refusal or error
+        assert refusal is not None
+        raise refusal
+
+    def succeeded(self, chain: ChainInfo, since: int) -> None:
+        """Note that a round of this relay was verified; `since`: when it was asked, ms."""
+        health, now = self.health(chain), self._clock.now()
+        health.answered += 1
+        health.failures_in_a_row = 0
+        health.last_answer, health.latency = now, max(0, now - since)
+        self._refused_last.pop(chain.hash, None)
+
+    def failed(self, chain: ChainInfo, round_number: int, refusal: Refusal) -> None:
+        """Note a refusal, here or by the verification."""
+        health = self.health(chain)
+        health.refused[refusal.reason] += 1
+        health.failures_in_a_row += 1
+        health.last_reason = refusal.reason
+        self._refused_last[chain.hash] = round_number
+        if health.failures_in_a_row % _FORGET_AFTER == 0:
+            self._api.pop(chain.hash, None)
+        report = _log.warning if refusal.reason in LIES else _log.debug
+        report(
+            "relay refused",
+            relay=self.url,
+            chain=chain.beacon_id,
+            round=round_number,
+            reason=str(refusal.reason),
+            detail=refusal.detail,
+        )
+
+    async def _identify(self, chain: ChainInfo) -> int | None:
+        """Which API the relay has for the chain; None while it does not say. Raises Refusal, for a wrong chain too."""
+        if chain.hash in self._api:
+            return self._api[chain.hash]
+        for version in (_V2, _V1):
+            try:
+                value = await self._get(_INFO_PATHS[version].format(chain=chain.hash.hex()), fresh=False)
+            except Refusal as error:
+                if error.reason not in _MAYBE_OTHER_API:
+                    raise
+                continue
+            _check_chain(chain, value)
+            self._api[chain.hash] = version
+            return version
+        return None
+
+    async def _get_round(self, version: int, chain: ChainInfo, round_number: int) -> dict[str, Any]:
+        path = _ROUND_PATHS[version].format(chain=chain.hash.hex(), round=round_number)
+        return await self._get(path, fresh=self._refused_last.get(chain.hash) == round_number)
+
+    async def _get(self, path: str, *, fresh: bool) -> dict[str, Any]:
+        """The JSON object at a path. fresh: ask caches on the way not to answer."""
+        headers = {"Cache-Control": "no-cache"} if fresh else {}
+        try:
+            async with self._session.get(
+                self.url + path, allow_redirects=False, timeout=self._timeout, headers=headers
+            ) as response:
+                _check_head(response)
+                data = await _read_body(response)
+        except TimeoutError as error:
+            raise Refusal(Reason.TIMEOUT, "no complete answer in time") from error
+        except aiohttp.ClientPayloadError as error:
+            raise Refusal(Reason.TRUNCATED, "the body ended early") from error
+        except (aiohttp.ClientResponseError, aiohttp.InvalidURL) as error:
+            raise Refusal(Reason.HTTP, f"no proper HTTP answer: {type(error).__name__}") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Refusal(Reason.UNREACHABLE, type(error).__name__) from error
+        try:
+            return parse_document_json(data)
+        except VerifierError as error:
+            raise Refusal(Reason.JSON, error.message) from error
+
+    def _read_round(self, chain: ChainInfo, asked: int, value: Mapping[str, Any]) -> Round:
+        self._check_number(chain, asked, value.get("round"))
+        signature = _hex(value, "signature", Reason.ENCODING, chain.scheme.signature_bytes)
+        previous = self._previous(chain, asked, value)
+        randomness = value.get("randomness")
+        if randomness is not None and randomness != hashlib.sha256(signature).hexdigest():
+            raise Refusal(Reason.FORGED_RANDOMNESS, "the randomness is not the hash of the signature")
+        return Round(asked, signature, previous)
+
+    def _check_number(self, chain: ChainInfo, asked: int, number: object) -> None:
+        if type(number) is not int:
+            raise Refusal(Reason.FIELDS, "no round number")
+        if number == asked:
+            return
+        if number > chain.final_round or (number > asked and chain.time(number) > self._clock.now()):
+            raise Refusal(Reason.FUTURE_ROUND, f"asked for round {asked}, got {number}, which is not due")
+        raise Refusal(Reason.WRONG_ROUND, f"asked for round {asked}, got {number}")
+
+    def _previous(self, chain: ChainInfo, asked: int, value: Mapping[str, Any]) -> bytes | None:
+        stated = value.get("previous_signature") or None
+        if not chain.scheme.chained:
+            if stated is not None:
+                raise Refusal(Reason.FIELDS, "a previous signature on an unchained scheme")
+            return None
+        if asked == 1:
+            if stated not in (None, chain.genesis_seed.hex()):
+                raise Refusal(Reason.FIELDS, "the previous signature of round 1 is not the genesis seed")
+            return chain.genesis_seed
+        return _hex(value, "previous_signature", Reason.FIELDS, chain.scheme.signature_bytes)
+
+
+def _check_head(response: aiohttp.ClientResponse) -> None:
+    status = response.status
+    if status in _NOT_YET:
+        cached = response.headers.get("Age", "0").strip() not in ("", "0")
+        raise Refusal(Reason.CACHED_NOT_YET if cached else Reason.NOT_YET, f"status {status}")
+    if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
+        raise Refusal(Reason.REDIRECT, f"status {status}")
+    if status != HTTPStatus.OK:
+        raise Refusal(Reason.STATUS, f"status {status}")
+    if response.content_type != "application/json":
+        raise Refusal(Reason.CONTENT_TYPE, f"content type {response.content_type[:80]}")
+    if response.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise Refusal(Reason.CONTENT_TYPE, "an encoded body, where none was asked for")
+    if response.content_length is not None and response.content_length > MAX_BODY_BYTES:
+        raise Refusal(Reason.TOO_LARGE, f"a body of {response.content_length} bytes")
+
+
+async def _read_body(response: aiohttp.ClientResponse) -> bytes:
+    data = bytearray()
+    async for chunk in response.content.iter_chunked(_CHUNK):
+        data += chunk
+        if len(data) > MAX_BODY_BYTES:
+            raise Refusal(Reason.TOO_LARGE, f"a body of more than {MAX_BODY_BYTES} bytes")
+    return bytes(data)
+
+
+def _check_chain(chain: ChainInfo, value: Mapping[str, Any]) -> None:
+    try:
+        served = parse_relay_info(dict(value))
+    except VerifierError as error:
+        raise Refusal(Reason.WRONG_CHAIN, error.message) from error
+    if served != replace(chain, last_round=None):
+        raise Refusal(Reason.WRONG_CHAIN, "the relay's chain info is another chain's, or has another scheme")
+
+
+def _hex(value: Mapping[str, Any], name: str, reason: Reason, length: int) -> bytes:
+    if name not in value:
+        raise Refusal(Reason.FIELDS, f"no {name}")
+    try:
+        return parse_hex(value[name], length)
+    except VerifierError as error:
+        raise Refusal(reason, f"{name}: {error.message}") from error

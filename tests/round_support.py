@@ -1,0 +1,101 @@
+"""A clock that stands still, a store in memory, recorded rounds: what tests of rounds need around them."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import ClassVar
+
+from beacon.rounds.refusals import Refusal
+from beacon.rounds.store_protocol import Put
+from beacon.rounds.verify import check
+from verifier import fetch
+from verifier.drand import Round, VerifiedRound
+
+VECTORS = Path(__file__).parent / "vectors"
+PINNED = fetch.pinned_chains()
+QUICKNET, DEFAULT, FASTNET = PINNED["quicknet"], PINNED["default"], PINNED["fastnet"]
+
+
+def _recorded():
+    rounds = {}
+    for record in json.loads((VECTORS / "drand-rounds.json").read_text())["rounds"]:
+        if record["chain_hash"] is not None:
+            previous = record.get("previous_signature")
+            rounds[bytes.fromhex(record["chain_hash"]), record["round"]] = Round(
+                record["round"],
+                bytes.fromhex(record["signature"]),
+                None if previous is None else bytes.fromhex(previous),
+            )
+    return rounds
+
+
+RECORDED = _recorded()
+
+
+def recorded(chain, number):
+    """A real round of a real chain, as published."""
+    return RECORDED[chain.hash, number]
+
+
+class FakeClock:
+    """Stands still until it is told to move. `sleep` moves it."""
+
+    def __init__(self, time_ms):
+        self.time = time_ms
+
+    def now(self):
+        return self.time
+
+    def advance(self, milliseconds):
+        self.time += milliseconds
+
+    async def sleep(self, seconds):
+        self.time += round(seconds * 1000)
+        await asyncio.sleep(0)
+
+
+class MemoryRoundStore:
+    """The store protocol in memory. `fail` is raised by the next `put`."""
+
+    def __init__(self):
+        self.rounds = {}
+        self.second = []
+        self.fail = None
+
+    async def put(self, verified):
+        if self.fail is not None:
+            error, self.fail = self.fail, None
+            raise error
+        stored = self.rounds.setdefault((verified.chain.hash, verified.round), verified)
+        if stored is verified:
+            return Put.NEW
+        return Put.SAME if stored.signature == verified.signature else Put.CONFLICT
+
+    async def get(self, chain, round_number):
+        return self.rounds.get((chain.hash, round_number))
+
+    async def newest(self, chain):
+        mine = [verified for (chain_hash, _), verified in self.rounds.items() if chain_hash == chain.hash]
+        return max(mine, key=lambda verified: verified.round, default=None)
+
+    async def add_evidence(self, verified):
+        if verified not in self.second:
+            self.second.append(verified)
+
+    async def evidence(self, chain):
+        return [verified for verified in self.second if verified.chain.hash == chain.hash]
+
+
+class InlineVerifier:
+    """Verifies in this process; each round once, since pairings in pure Python are slow."""
+
+    _known: ClassVar = {}
+
+    async def verify(self, chain, stated):
+        key = (chain, stated)
+        if key not in self._known:
+            self._known[key] = check(chain, stated)
+        outcome = self._known[key]
+        if isinstance(outcome, VerifiedRound):
+            return outcome
+        raise Refusal(*outcome)
