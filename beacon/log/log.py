@@ -10,11 +10,13 @@ from typing import Final, Self, TypeVar
 
 from sqlite_utils import Database
 
+from beacon.clock import Clock
 from beacon.log import reads
 from beacon.log.projection import Projection
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.recovery import recover
-from beacon.log.sequencer import Appended, Build, Clock, Sequencer, State, first_entry
+from beacon.log.sequencer import Appended, Build, Sequencer, first_entry
+from beacon.log.tiles import tile_bytes
 from beacon.store.errors import LogDamaged
 from beacon.store.log_schema import LOG_SCHEMA
 from beacon.store.reader import Reader
@@ -23,6 +25,7 @@ from beacon.store.writer import Writer
 from verifier.errors import VerifierError
 from verifier.merkle import verify_inclusion
 from verifier.note import SigningKey
+from verifier.tiles import Tile
 
 T = TypeVar("T")
 
@@ -30,9 +33,10 @@ T = TypeVar("T")
 class Log:
     """An append-only log in one database file. `open` is the one way in, after a clean end and after a crash."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, vkey: str) -> None:
         """For `open` only."""
         self.path: Final = path
+        self.vkey: Final = vkey
         self._latest: SignedCheckpoint | None = None
         self.writer: Writer
         self.reader: Reader
@@ -55,8 +59,8 @@ class Log:
         The origin is the signer's name. connector, step: for tests of faults, as in Writer.
         Raises AlreadyOpen, SchemaRefused, LogDamaged, WriteFailed, OutcomeUnknown.
         """
-        log = cls(path)
-        log._sequencer = Sequencer(signer, clock, projections, log._durable, step or _no_step)
+        log = cls(path, str(signer.vkey))
+        log._sequencer = Sequencer(signer, clock, projections, log._publish, step or _no_step)
         try:
             log.writer = Writer(path, LOG_SCHEMA, hooks=log._sequencer, connector=connector, step=step)
             try:
@@ -104,6 +108,11 @@ class Log:
             raise ValueError(f"the log has no size {size} yet")
         return await self.reader.run(lambda db: reads.consistency_proof(db, old_size, size))
 
+    async def tile(self, tile: Tile) -> bytes | None:
+        """Give the bytes of a tile or bundle of the newest tree; None while it has not that many hashes or entries."""
+        size = self.latest().size
+        return await self.reader.run(lambda db: tile_bytes(db, tile, size))
+
     async def entry(self, index: int) -> bytes:
         """Give the exact bytes of an entry. Raises IndexError, LogDamaged."""
         return await self.reader.run(lambda db: reads.entry(db, index))
@@ -124,8 +133,8 @@ class Log:
         append = self._sequencer.append
         return lambda db: append(db, build)
 
-    def _durable(self, state: State, _rows: Sequence[tuple[int, bytes]]) -> None:
-        self._latest = state.checkpoint
+    def _publish(self, checkpoint: SignedCheckpoint | None) -> None:
+        self._latest = checkpoint
 
 
 def _proof(db: Database, *, index: int, checkpoint: SignedCheckpoint) -> list[bytes]:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from sqlite_utils import Database
 
+from beacon.clock import Clock
 from beacon.log.projection import Loading, Projection
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.tree import Edge
@@ -27,13 +28,6 @@ Build = Callable[[int], Sequence[bytes]]
 Rows = Sequence[tuple[int, bytes]]
 
 _CHUNK: Final = 64
-
-
-class Clock(Protocol):
-    """What gives entries their time."""
-
-    def now(self) -> int:
-        """Milliseconds since the Unix epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +50,7 @@ class State(NamedTuple):
 class Sequencer:
     """The hooks of the log's writer, and the job that appends.
 
-    listener: told of each new durable state, with the rows (i, nodes) of `hashes` that the commit added.
-    step: told the name of each step of a write.
+    publish: told of each new durable state, on the writer's thread. step: told the name of each step of a write.
     """
 
     def __init__(
@@ -65,13 +58,13 @@ class Sequencer:
         signer: SigningKey,
         clock: Clock,
         projections: Sequence[Projection],
-        listener: Callable[[State, Rows], None],
+        publish: Callable[[SignedCheckpoint | None], None],
         step: Callable[[str], None],
     ) -> None:
         self._signer: Final = signer
         self._clock: Final = clock
         self._projections: Final = tuple(projections)
-        self._listener: Final = listener
+        self._publish: Final = publish
         self._step: Final = step
         self._durable = State(Edge(), None)
         self._edge = Edge()
@@ -83,7 +76,7 @@ class Sequencer:
     def restore(self, db: Database, state: State) -> None:
         """Start from what recovery found, before anything is appended."""
         self._durable = state
-        self._listener(state, ())
+        self._publish(state.checkpoint)
         self._reset()
         for projection in self._projections:
             if isinstance(projection, Loading):
@@ -137,9 +130,8 @@ class Sequencer:
         """Take over what is durable now."""
         if not self._entries:
             return
-        rows = self._hashes
         self._durable = State(self._edge, self._next)
-        self._listener(self._durable, rows)
+        self._publish(self._next)
         self._reset()
         for projection in self._projections:
             projection.committed()

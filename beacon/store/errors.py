@@ -71,3 +71,9 @@ class HostExists(StoreError):
     """There is a host of this name with another sandbox flag."""
 
     code = "host-exists"
+
+
+class NameRefused(StoreError):
+    """Not a name that a host can have (rule 3.5)."""
+
+    code = "name-refused"
