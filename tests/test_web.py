@@ -59,12 +59,14 @@ class FakeSessions:
 
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     error: Exception | None = None
+    closes: bool = False
 
     def _answer(self, *call: Any, **written: Any) -> Written:
         self.calls.append(call)
         if self.error:
             raise self.error
-        return Written(SESSION, {"session": HEX, "status": "sealed"}, [{"format": "r"}], **written)
+        receipts = [{"format": "r"}, {"format": "close"}] if self.closes else [{"format": "r"}]
+        return Written(SESSION, {"session": HEX, "status": "sealed"}, receipts, **written)
 
     async def seal(self, host: Any, request: SealRequest) -> Written:
         return self._answer("seal", host.name, request)
@@ -248,6 +250,14 @@ async def test_each_write_hands_over_what_was_sent(world: World) -> None:
         ("reveal", "alice", SESSION),
         ("void", "alice", SESSION),
     ]
+
+
+async def test_a_contribution_that_closes_brings_both_receipts(world: World) -> None:
+    path, body = f"/v1/sessions/{HEX}/contributions", {"participant": "p", "entropy": "00"}
+    assert "close_receipt" not in await (await world.client.post(path, json=body, headers=AUTH)).json()
+    world.sessions.closes = True
+    document = await (await world.client.post(path, json=body, headers=AUTH)).json()
+    assert (document["receipt"], document["close_receipt"]) == ({"format": "r"}, {"format": "close"})
 
 
 async def test_reveal_takes_no_body(world: World) -> None:

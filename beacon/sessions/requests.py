@@ -185,8 +185,8 @@ class Written:
     """What a durable write gives back.
 
     session: 32 bytes. state: the JSON of `GET /v1/sessions/{id}` after the write. receipts: one document of the
-    transcript's format for each entry that was asked for, in log order. outcomes, first_n: of draws only; the outcome
-    of each draw and the number n of the first.
+    transcript's format for each entry, in log order: first what was asked for, then the close that a contribution
+    brought about. outcomes, first_n: of draws only; the outcome of each draw and the number n of the first.
     """
 
     session: bytes

@@ -38,14 +38,17 @@ async def view(request: web.Request) -> web.Response:
 
 @routes.post("/v1/sessions/{session}/contributions")
 async def contribute(request: web.Request) -> web.Response:
-    """Add one participant's entropy."""
+    """Add one participant's entropy; the last one that is due closes the contributions, which has its own receipt."""
     host = await authenticate(request)
     session = session_id(request)
     body = await read_model(request, ContributionRequest)
     written = await request.app[SERVICES].sessions.contribute(
         host, session, participant=body.participant, entropy=body.entropy, signature=body.signature
     )
-    return _written(written)
+    answer = _state(written) | {"receipt": written.receipts[0]}
+    if len(written.receipts) > 1:
+        answer["close_receipt"] = written.receipts[1]
+    return json_response(answer, status=web.HTTPCreated.status_code)
 
 
 @routes.post("/v1/sessions/{session}/draws")
@@ -94,8 +97,8 @@ def json_response(value: dict[str, Any], *, status: int = 200, headers: dict[str
 
 
 def _written(written: Written, *, headers: dict[str, str] | None = None) -> web.Response:
-    """201 with the state after the write and the receipt of the one entry that was asked for."""
-    answer = _state(written) | {"receipt": written.receipts[-1]}
+    """201 with the state after the write and the receipt of its one entry."""
+    answer = _state(written) | {"receipt": written.receipts[0]}
     return json_response(answer, status=web.HTTPCreated.status_code, headers=headers)
 
 
