@@ -21,6 +21,7 @@ from verifier.draws import Deal, Dealer, Recipe, Shuffle, parse_recipe
 from verifier.ed25519 import check_public_key
 from verifier.encoding import MAX_ENTRY_BYTES, Json, encode_json
 from verifier.errors import Code, FormatError, VerificationError, VerifierError
+from verifier.fields import identifier
 from verifier.seeds import Stream, binding, session_digest, sha256
 
 _OVERHEAD: Final = 400
@@ -43,7 +44,7 @@ def seal_terms(log: str, host: str, sandbox: bool, request: SealRequest, chain: 
     recipes = {}
     for name, value in request.recipes.items():
         try:
-            recipes[name] = parse_recipe(value)
+            recipes[identifier(name)] = parse_recipe(value)
         except FormatError as error:
             raise ApiError("seal-recipe-invalid", f"{name!r}: {error.message}") from error
     for participant in request.participants:

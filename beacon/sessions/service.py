@@ -99,6 +99,7 @@ class Sessions:
         state = await self._own(host, session)
         chain = self._by_hash[state.seal.chain]
         draft = entries.Contribution(self._clock.now(), session, participant, entropy, signature)
+        rules.contribution(state, draft, rules.known_time(self._rounds, self._clock, chain, draft.time))
         await asyncio.to_thread(rules.contributor, state.seal, session, draft)
 
         def build(time: int) -> list[bytes]:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from verifier import entries
 from verifier.draws import encode_recipe
 
 Name: TypeAlias = Literal["sealed", "closed", "anchored", "drawing", "revealed", "void"]
-_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +35,11 @@ class SessionState:
     session: bytes
     index: int
     seal: entries.Seal
-    contributions: Mapping[str, bytes] = field(default=_NONE, hash=False)
+    contributions: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     close: entries.Close | None = None
     close_index: int | None = None
     round: LoggedRound | None = None
-    drawn: Mapping[str, int] = field(default=_NONE, hash=False)
+    drawn: Mapping[str, int] = field(default_factory=dict, hash=False)
     end: entries.Reveal | entries.Void | None = None
     end_index: int | None = None
 

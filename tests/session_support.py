@@ -1,0 +1,150 @@
+"""A whole sessions service in one process: a real log in a folder, recorded quicknet rounds, a clock that stands still."""
+
+import contextlib
+from dataclasses import dataclass
+
+from beacon.log.log import Log
+from beacon.sessions.book import Book
+from beacon.sessions.custody import Custody
+from beacon.sessions.keeper import Keeper
+from beacon.sessions.requests import SealRequest
+from beacon.sessions.service import Sessions
+from beacon.sessions.transcripts import Transcripts
+from beacon.settings import SessionSettings
+from tests.round_support import QUICKNET, FakeClock, recorded
+from verifier.check import Trust, check
+from verifier.drand import VerifiedRound
+from verifier.note import SigningKey
+
+ORIGIN = "beacon.example/test"
+FIRST, LAST = 72750, 72839
+RECIPES = {
+    "opening": {"kind": "dice", "count": 2, "sides": 6, "reroll_ties": True},
+    "turn": {"kind": "dice", "count": 2, "sides": 6},
+    "deck": {"kind": "deal", "size": 10, "count": 3},
+    "shuffle": {"kind": "shuffle", "size": 10000},
+}
+PLAYERS = [{"id": "white"}, {"id": "black"}]
+
+
+@dataclass(frozen=True)
+class Host:
+    name: str
+    sandbox: bool = False
+
+
+ALICE, BOB = Host("alice"), Host("bob")
+
+
+class ReplayedRounds:
+    """The rounds facade over recorded quicknet rounds, which are taken as verified: `arrive` brings one in."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.known = {}
+        self.wanted = set()
+        self.listeners = []
+        self.broken = False
+
+    def newest(self, chain_hash):
+        return max(self.known.values(), key=lambda verified: verified.round, default=None)
+
+    def trouble(self, chain_hash, time=None):
+        newest, at = self.newest(chain_hash), self.clock.now() if time is None else time
+        if self.broken:
+            return "chain-broken"
+        if newest is None:
+            return "no-verified-round"
+        return None if newest.time - 1_000 <= at <= newest.time + 19_000 else "clock-unsure"
+
+    def want(self, chain_hash, number):
+        self.wanted.add(number)
+
+    def on_round(self, listener):
+        self.listeners.append(listener)
+
+    async def arrive(self, number):
+        stated = recorded(QUICKNET, number)
+        self.known[number] = VerifiedRound(QUICKNET, number, stated.signature)
+        for listener in self.listeners:
+            await listener(self.known[number])
+
+
+class MemorySeeds:
+    def __init__(self):
+        self.kept = {}
+
+    async def put(self, commitment, nonce, ciphertext):
+        self.kept[commitment] = (nonce, ciphertext)
+
+    async def get(self, commitment):
+        return self.kept.get(commitment)
+
+
+class Service:
+    """Everything that `beacon.app` wires, but the network."""
+
+    def __init__(self, path, clock, rounds, seeds, **log_options):
+        self.clock, self.rounds, self.seeds = clock, rounds, seeds
+        signer = SigningKey(bytes(32), ORIGIN)
+        self.vkey = signer.vkey
+        self.book = Book()
+        self.log = Log.open(path / "log.db", signer, clock, [self.book], **log_options)
+        custody = Custody(bytes(range(32)), seeds)
+        chains = {"quicknet": QUICKNET}
+        self.sessions = Sessions(
+            book=self.book,
+            log=self.log,
+            rounds=rounds,
+            custody=custody,
+            transcripts=Transcripts(self.log, ORIGIN, str(self.vkey)),
+            clock=clock,
+            origin=ORIGIN,
+            chains=chains,
+            sandbox_only=[],
+            default_chain="quicknet",
+            defaults=SessionSettings(),
+        )
+        self.keeper = Keeper(self.book, self.log, rounds, custody, clock, {QUICKNET.hash: QUICKNET})
+        self.keeper.start()
+
+    async def seal(self, host=ALICE, **fields):
+        request = {"recipes": RECIPES, "participants": PLAYERS} | fields
+        return await self.sessions.seal(host, SealRequest.model_validate(request))
+
+    async def contribute(self, session, participant, entropy=b"\x11", signature=None, host=ALICE):
+        return await self.sessions.contribute(
+            host, session, participant=participant, entropy=entropy, signature=signature
+        )
+
+    async def draw(self, session, recipe="turn", count=1, purpose="", host=ALICE):
+        return await self.sessions.draw(host, session, recipe=recipe, count=count, purpose=purpose)
+
+    async def reach(self, number):
+        """Move the clock to a round's time plus half a second, and have the round arrive."""
+        self.clock.time = QUICKNET.time(number) + 500
+        await self.rounds.arrive(number)
+        await self.keeper.tick()
+
+    async def state(self, session):
+        return (await self.sessions.view(session))["state"]
+
+    async def verdict(self, session, **given):
+        trust = {"log_key": self.vkey, "chains": {QUICKNET.hash: QUICKNET}} | given
+        return check(await self.sessions.transcript(session), Trust(**trust))
+
+
+@contextlib.asynccontextmanager
+async def service(path, *, start=FIRST, seeds=None, clock=None, rounds=None, **log_options):
+    """A service whose clock stands half a second after round `start`, which it knows."""
+    clock = clock or FakeClock(QUICKNET.time(start) + 500)
+    rounds = rounds or ReplayedRounds(clock)
+    rounds.listeners.clear()
+    rounds.wanted.clear()
+    made = Service(path, clock, rounds, seeds or MemorySeeds(), **log_options)
+    try:
+        if not rounds.known:
+            await rounds.arrive(start)
+        yield made
+    finally:
+        made.log.close()
