@@ -145,7 +145,7 @@ class Keeper:
 
         appended = await self._log.append(build)
         for entry in appended:
-            _log.info("kept a deadline", session=state.session.hex(), index=entry.index)
+            _log.debug("kept a deadline", session=state.session.hex(), index=entry.index)
         return bool(appended)
 
     async def _seed(self, state: SessionState) -> bytes | None:
