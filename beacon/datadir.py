@@ -31,6 +31,7 @@ from beacon.settings import (
 )
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.writer import Writer
+from verifier.drand import ChainInfo
 from verifier.errors import VerifierError
 from verifier.fetch import load_chain, pinned_chains
 from verifier.note import SigningKey
@@ -107,6 +108,22 @@ def _chain(name: str, file: Path | None, relays: Sequence[str], *, sandbox_only:
         return ChainSettings(name=name, file=file, relays=list(relays), sandbox_only=sandbox_only)
     except ValidationError as error:
         raise ConfigurationError(f"chain {name}: {explain(error)}") from error
+
+
+def followed_chains(settings: Settings) -> dict[str, ChainInfo]:
+    """The infos of the chains that the settings name, by name. Raises ConfigurationError."""
+    found: dict[str, ChainInfo] = {}
+    for chain in settings.chains:
+        if chain.file is None and chain.name not in pinned_chains():
+            raise ConfigurationError(f"chain {chain.name}: not one that ships with fair-beacon; give its `file`.")
+        try:
+            info = load_chain(chain.name if chain.file is None else str(chain.file))
+        except VerifierError as error:
+            raise ConfigurationError(f"chain {chain.name}: {error.message}") from error
+        if info.hash in {other.hash for other in found.values()}:
+            raise ConfigurationError(f"chain {chain.name}: the same chain stands there under another name.")
+        found[chain.name] = info
+    return found
 
 
 def log_signer(settings: Settings) -> SigningKey:

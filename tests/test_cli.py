@@ -150,6 +150,7 @@ def free_services(stopped: list[str]) -> Services:
     return Services(
         sessions=None,  # type: ignore[arg-type]
         log=None,  # type: ignore[arg-type]
+        vkey="",
         rounds=None,  # type: ignore[arg-type]
         hosts=None,  # type: ignore[arg-type]
         chains=(),

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from beacon import logs
+from beacon.clock import SystemClock
 from beacon.errors import PROBLEMS, ApiError
+from beacon.log.log import Log
 from beacon.sessions.requests import ContributionRequest, DrawRequest, SealRequest, VoidRequest, Written
 from beacon.settings import LimitSettings, Settings
 from beacon.store.errors import LogDamaged, OutcomeUnknown, WriteFailed, WriterStopped
@@ -28,8 +30,11 @@ from beacon.web.application import build_web
 from beacon.web.requests import parse_model
 from beacon.web.services import SERVICES, Chain, Services
 from verifier.drand import VerifiedRound
+from verifier.encoding import encode_json
 from verifier.fetch import load_chain
-from verifier.tiles import TILE_WIDTH, Tile
+from verifier.merkle import leaf_hash, tree_root
+from verifier.note import Checkpoint, Note, SigningKey, VerifierKey, open_note
+from verifier.tiles import parse_bundle, tile_path
 
 SESSION = bytes(range(32))
 HEX = SESSION.hex()
@@ -38,6 +43,7 @@ AUTH = {"Authorization": f"Bearer {TOKEN}"}
 SEAL: dict[str, Any] = {"recipes": {"dice": {"kind": "dice", "count": 2, "sides": 6}}}
 QUICKNET = load_chain("quicknet")
 LOG_SIZE = 300
+SIGNER = SigningKey(bytes(range(32)), "o.example")
 
 Client = TestClient[Any, Any]
 
@@ -92,25 +98,6 @@ class FakeSessions:
 
 
 @dataclass
-class FakeCheckpoint:
-    size: int = LOG_SIZE
-    note: str = "o.example\n300\nAAAA\n\n\u2014 o.example sig\n"
-
-
-class FakeLog:
-    """A tree of 300 leaves whose tiles say what they are."""
-
-    vkey = "o.example+00000000+AAAA"
-
-    def latest(self) -> FakeCheckpoint:
-        return FakeCheckpoint()
-
-    async def tile(self, tile: Tile) -> bytes | None:
-        held = LOG_SIZE if tile.level <= 0 else LOG_SIZE // TILE_WIDTH**tile.level
-        return f"{tile}".encode() if tile.index * TILE_WIDTH + tile.width <= held else None
-
-
-@dataclass
 class FakeRounds:
     problem: str | None = None
 
@@ -143,12 +130,28 @@ def output() -> Iterator[io.StringIO]:
     root.handlers[:], _ = handlers, root.setLevel(level)
 
 
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Log]:
+    """A log of 300 entries in two commits."""
+    opened = Log.open(tmp_path_factory.mktemp("log") / "log.db", SIGNER, SystemClock())
+
+    def build(time: int) -> list[bytes]:
+        return [encode_json({"v": 1, "type": "log", "time": time, "origin": f"o{n}"}) for n in range(LOG_SIZE - 1)]
+
+    try:
+        asyncio.run(opened.append(build))
+        yield opened
+    finally:
+        opened.close()
+
+
 @pytest.fixture
-async def world(aiohttp_client: Callable[..., Awaitable[Client]], output: io.StringIO) -> World:
+async def world(aiohttp_client: Callable[..., Awaitable[Client]], output: io.StringIO, log: Log) -> World:
     sessions, rounds, stopped = FakeSessions(), FakeRounds(), list[str]()
     services = Services(
         sessions=sessions,
-        log=FakeLog(),
+        log=log,
+        vkey=str(SIGNER.vkey),
         rounds=rounds,
         hosts=FakeHosts(),
         chains=(Chain("quicknet", QUICKNET, sandbox_only=False),),
@@ -666,11 +669,32 @@ async def get(world: World, target: str) -> bytes:
 
 async def test_the_checkpoint_and_the_key(world: World) -> None:
     response = await world.client.get("/log/checkpoint")
-    assert (response.content_type, await response.text()) == ("text/plain", FakeCheckpoint().note)
+    assert (response.content_type, response.charset) == ("text/plain", "utf-8")
     assert response.headers["Cache-Control"] == "no-cache"
-    assert await (await world.client.get("/log/vkey")).text() == f"{FakeLog.vkey}\n"
+    key = VerifierKey.parse((await (await world.client.get("/log/vkey")).text()).strip())
+    verified = open_note(Note.parse(await response.text()), [key])
+    assert verified.verified
+    assert Checkpoint.parse(verified.text).size == LOG_SIZE
     head = await world.client.head("/log/checkpoint")
     assert (head.status, await head.read()) == (200, b"")
+
+
+async def test_the_tree_can_be_computed_from_tiles_and_from_entries(world: World) -> None:
+    async def resource(path: str) -> bytes:
+        response = await world.client.get(f"/log/{path}")
+        assert response.status == 200, path
+        return await response.read()
+
+    checkpoint = Checkpoint.parse(Note.parse(await resource("checkpoint")).text)
+    entries, hashes = [], b""
+    for path in (tile_path(0, 0), tile_path(0, 1, 44)):
+        hashes += await resource(path)
+        entries += parse_bundle(await resource(path.replace("tile/0", "tile/entries")))
+    leaves = [hashes[at : at + 32] for at in range(0, len(hashes), 32)]
+    assert len(leaves) == LOG_SIZE
+    assert [leaf_hash(entry) for entry in entries] == leaves
+    assert tree_root(leaves) == checkpoint.root
+    assert await resource(tile_path(1, 0, 1)) == tree_root(leaves[:256])
 
 
 HELD = [

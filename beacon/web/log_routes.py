@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from beacon.errors import ApiError
+from beacon.log.tiles import tile_bytes
 from beacon.web.services import SERVICES
 from verifier.errors import FormatError
 from verifier.tiles import parse_tile_path
@@ -32,7 +33,7 @@ async def resource(request: web.Request) -> web.Response:
     if path == "checkpoint":
         return _text(request.app[SERVICES].log.latest().note, "no-cache")
     if path == "vkey":
-        return _text(request.app[SERVICES].log.vkey + "\n", "no-cache")
+        return _text(request.app[SERVICES].vkey + "\n", "no-cache")
     return await _tile(request, path)
 
 
@@ -41,7 +42,9 @@ async def _tile(request: web.Request, path: str) -> web.Response:
         tile = parse_tile_path(path)
     except FormatError as error:
         raise _absent() from error
-    data = await request.app[SERVICES].log.tile(tile)
+    log = request.app[SERVICES].log
+    size = log.latest().size
+    data = await log.read(lambda db: tile_bytes(db, tile, size))
     if data is None:
         raise _absent()
     return web.Response(body=data, content_type="application/octet-stream", headers={"Cache-Control": IMMUTABLE})

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from beacon.log.log import Log
 from beacon.sessions.requests import SealRequest, Written
 from beacon.settings import Settings
 from verifier.drand import ChainInfo, VerifiedRound
-from verifier.tiles import Tile
 
 
 class Host(Protocol):
@@ -45,26 +45,6 @@ class Sessions(Protocol):
     async def transcript(self, session: bytes) -> bytes: ...
 
 
-class Checkpoint(Protocol):
-    """A signed checkpoint: the size of the tree and the C2SP note."""
-
-    @property
-    def size(self) -> int: ...
-    @property
-    def note(self) -> str: ...
-
-
-class Log(Protocol):
-    """The public log, for reading."""
-
-    @property
-    def vkey(self) -> str: ...
-    def latest(self) -> Checkpoint: ...
-    async def tile(self, tile: Tile) -> bytes | None:
-        """The bytes of a tile or bundle of the latest tree; None while it has not that many hashes or entries."""
-        ...
-
-
 class Rounds(Protocol):
     """The chains that the service follows."""
 
@@ -87,10 +67,14 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """Everything that a request may need. stopped: why a database takes no more writes, None while both do."""
+    """Everything that a request may need.
+
+    vkey: the log's public key. stopped: why the service cannot go on writing, None while it can.
+    """
 
     sessions: Sessions
     log: Log
+    vkey: str
     rounds: Rounds
     hosts: Hosts
     chains: tuple[Chain, ...]

@@ -1,0 +1,119 @@
+"""Wires the service together, and does nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from aiohttp import web
+
+from beacon import logs
+from beacon.clock import Clock
+from beacon.datadir import followed_chains, log_signer
+from beacon.log.log import Log
+from beacon.rounds.fetcher import Policy
+from beacon.rounds.rounds import Followed, Rounds
+from beacon.rounds.store_protocol import Put
+from beacon.rounds.verify import RoundVerifier
+from beacon.sessions.book import Book
+from beacon.sessions.custody import Custody
+from beacon.sessions.keeper import Keeper
+from beacon.sessions.service import Sessions
+from beacon.sessions.transcripts import Transcripts
+from beacon.settings import Settings, read_key
+from beacon.store.hosts import HostStore
+from beacon.store.private_schema import PRIVATE_SCHEMA
+from beacon.store.reader import Reader
+from beacon.store.rounds import SqliteRounds
+from beacon.store.seeds import SeedStore
+from beacon.store.writer import Writer
+from beacon.web.application import build_web
+from beacon.web.services import SERVICES, Chain, Services
+
+_logger = logs.get(__name__)
+
+
+def create_app(
+    settings: Settings, clock: Clock, *, policy: Policy | None = None, verifier: RoundVerifier | None = None
+) -> web.Application:
+    """The whole service as one aiohttp application; databases open at its start and close at its cleanup.
+
+    policy, verifier: how chains are followed and where rounds are verified, for tests.
+    Raises ConfigurationError at once for chains or key files that are not in order. The start raises AlreadyOpen,
+    SchemaRefused, LogDamaged.
+    """
+    signer = log_signer(settings)
+    master_key = read_key(settings.master_key)
+    chains = followed_chains(settings)
+    sandbox_only = {chain.name for chain in settings.chains if chain.sandbox_only}
+    app = build_web(settings)
+
+    async def run(app: web.Application) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            private = await asyncio.to_thread(Writer, settings.private_db, PRIVATE_SCHEMA)
+            stack.push_async_callback(private.aclose)
+            private_reader = Reader(settings.private_db)
+            stack.callback(private_reader.close)
+            book = Book()
+            log = await asyncio.to_thread(Log.open, settings.log_db, signer, clock, [book])
+            stack.push_async_callback(asyncio.to_thread, log.close)
+
+            rounds = Rounds(
+                [Followed(chains[chain.name], tuple(chain.relays)) for chain in settings.chains],
+                SqliteRounds(log.writer, log.reader, clock, Put),
+                clock,
+                policy=policy,
+                verifier=verifier,
+            )
+            custody = Custody(master_key, SeedStore(private, private_reader, clock))
+            sessions = Sessions(
+                book=book,
+                log=log,
+                rounds=rounds,
+                custody=custody,
+                transcripts=Transcripts(log, settings.origin, str(signer.vkey)),
+                clock=clock,
+                origin=settings.origin,
+                chains=chains,
+                sandbox_only=sandbox_only,
+                default_chain=settings.default_chain,
+                defaults=settings.sessions,
+            )
+            await rounds.start()
+            stack.push_async_callback(rounds.stop)
+            keeper = Keeper(book, log, rounds, custody, clock, {chain.hash: chain for chain in chains.values()})
+            keeper.start()
+            keeping = await stack.enter_async_context(_running(keeper))
+
+            app[SERVICES] = Services(
+                sessions=sessions,
+                log=log,
+                vkey=str(signer.vkey),
+                rounds=rounds,
+                hosts=HostStore(private, private_reader, clock),
+                chains=tuple(Chain(name, info, name in sandbox_only) for name, info in chains.items()),
+                settings=settings,
+                stopped=lambda: log.writer.stopped or private.stopped or _failure(keeping),
+            )
+            _logger.info("started", origin=settings.origin, size=log.latest().size, chains=sorted(chains))
+            yield
+
+    app.cleanup_ctx.append(run)
+    return app
+
+
+@asynccontextmanager
+async def _running(keeper: Keeper) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(keeper.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+def _failure(task: asyncio.Task[None]) -> str | None:
+    if not task.done() or task.cancelled():
+        return None
+    return f"what keeps the sessions' deadlines has ended: {task.exception()!r}"
