@@ -227,7 +227,8 @@ class LyingRelay:
     """`lie`: a name of LIES, a status code to answer rounds with, or None. `apis`: which versions it has.
 
     clock: rounds of later than its time are not there ("not yet"); None: all recorded rounds are there.
-    missing: (chain hash, round) pairs, or whole rounds by number, that it has not got.
+    missing: (chain hash, round) pairs, or whole rounds by number, that it has not got. late: round -> how many times it
+    is refused before it is there.
     """
 
     def __init__(self, chains=(QUICKNET, DEFAULT), *, lie=None, clock=None, apis=(2, 1), rounds=None):
@@ -237,6 +238,7 @@ class LyingRelay:
         self.clock = clock
         self.apis = apis
         self.missing = set()
+        self.late = {}
         self.asked = []
         self.headers = []
         self.not_yet = 404
@@ -251,15 +253,12 @@ class LyingRelay:
         app.router.add_get("/honest/{path:.*}", self._honest)
         self._server = TestServer(app)
         await self._server.start_server()
+        self.url = f"http://127.0.0.1:{self._server.port}"
         return self
 
     async def __aexit__(self, *_):
         self._released.set()
         await self._server.close()
-
-    @property
-    def url(self):
-        return f"http://127.0.0.1:{self._server.port}"
 
     @property
     def honest_url(self):
@@ -321,6 +320,9 @@ class LyingRelay:
     def answer(self, chain, number, version, lie=None):
         """The fields of the answer, the lie included; None: not yet."""
         if chain.time(number) > self.now() or {number, (chain.hash, number)} & self.missing:
+            return None
+        if self.late.get(number, 0) > 0:
+            self.late[number] -= 1
             return None
         stated = self.rounds.get((chain.hash, _number_lies(chain, number, self, lie)))
         if stated is None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ from beacon.rounds.refusals import Refusal
 from beacon.rounds.store_protocol import Put
 from beacon.rounds.verify import check
 from verifier import fetch
-from verifier.drand import Round, VerifiedRound
+from verifier.drand import Round, VerifiedRound, verify_round
 
 VECTORS = Path(__file__).parent / "vectors"
 PINNED = fetch.pinned_chains()
@@ -35,6 +36,12 @@ RECORDED = _recorded()
 def recorded(chain, number):
     """A real round of a real chain, as published."""
     return RECORDED[chain.hash, number]
+
+
+@cache
+def verified(chain, number):
+    """A real round, verified: once, since pairings in pure Python are slow."""
+    return verify_round(chain, recorded(chain, number))
 
 
 class FakeClock:

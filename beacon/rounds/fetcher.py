@@ -16,6 +16,10 @@ from beacon.rounds.relays import Relay
 from beacon.rounds.verify import RoundVerifier
 from verifier.drand import ChainInfo, VerifiedRound
 
+USEFUL_PERIODS: Final = 3
+USEFUL_MS: Final = 10_000
+"""By rule 6.11 a round tells the time until this many periods and ms after it fell due."""
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -24,7 +28,6 @@ class Policy:
     lead: how long after a round is due it is asked for, at the most a tenth of the period.
     idle_age: how old the newest verified round may be before the current one is fetched though nobody waits for it.
     attempts, first_backoff, max_backoff: passes over the relays within one period, and the pauses between them.
-    fallback: how many rounds back from the current one are tried when it does not come.
     timeout: for one HTTP request.
     """
 
@@ -33,12 +36,15 @@ class Policy:
     attempts: int = 20
     first_backoff: int = 150
     max_backoff: int = 3_000
-    fallback: int = 3
     timeout: int = 4_000
 
     def lead_of(self, chain: ChainInfo) -> int:
         """How long after time(R) a chain's rounds are asked for."""
         return min(self.lead, 100 * chain.period)
+
+    def fallback(self, chain: ChainInfo) -> int:
+        """How many rounds before the current one are tried when it does not come: as far back as 6.11 makes use of."""
+        return USEFUL_PERIODS + -(-USEFUL_MS // (1_000 * chain.period))
 
     def budget(self, chain: ChainInfo) -> int:
         """How long one pass over what is due may take, so that the next wake finds it done."""

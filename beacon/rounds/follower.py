@@ -149,7 +149,7 @@ class Follower:
     async def _fall_back(self) -> None:
         least = self.newest.round if self.newest else 0
         current = self._current()
-        for round_number in range(current - 1, max(least, current - 1 - self._policy.fallback), -1):
+        for round_number in range(current - 1, max(least, current - 1 - self._policy.fallback(self.chain)), -1):
             if await self._settle(round_number) or not self._waiting:
                 return
 

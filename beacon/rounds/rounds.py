@@ -10,7 +10,7 @@ from typing import Final
 import aiohttp
 
 from beacon.clock import Clock
-from beacon.rounds.fetcher import Fetcher, Policy
+from beacon.rounds.fetcher import USEFUL_MS, USEFUL_PERIODS, Fetcher, Policy
 from beacon.rounds.follower import Follower, Listener, Sleep
 from beacon.rounds.relays import Relay, RelayHealth, open_session
 from beacon.rounds.schedule import Schedule
@@ -19,8 +19,6 @@ from beacon.rounds.verify import RoundVerifier, VerifyPool
 from verifier.drand import ChainInfo, VerifiedRound
 
 _AHEAD_MS: Final = 1_000
-_BEHIND_MS: Final = 10_000
-_BEHIND_PERIODS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +154,7 @@ class Rounds:
         if follower.newest is None:
             return "no-verified-round"
         at = self._clock.now() if time is None else time
-        latest = follower.newest.time + _BEHIND_PERIODS * 1_000 * follower.chain.period + _BEHIND_MS
+        latest = follower.newest.time + USEFUL_PERIODS * 1_000 * follower.chain.period + USEFUL_MS
         return None if follower.newest.time - _AHEAD_MS <= at <= latest else "clock-unsure"
 
     def status(self, chain_hash: bytes) -> ChainStatus:
