@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class Schema:
 
     def check(self, db: Database) -> None:
         """Raise SchemaRefused unless `db` is of this kind, not newer, and has exactly these tables and triggers."""
-        self._check_kind(db)
+        self.check_kind(db)
         expected, found = self.expected(), self.objects(db)
         for name in sorted(expected.keys() | found.keys()):
             if name not in found:
@@ -61,7 +62,7 @@ class Schema:
         try:
             if not db.table_names() and _application_id(db) == 0:
                 db.execute(f"PRAGMA application_id = {self.application_id}")
-            self._check_kind(db)
+            self.check_kind(db)
             self.migrations.apply(db)
             self.check(db)
             db.commit()
@@ -69,7 +70,8 @@ class Schema:
             db.rollback()
             raise
 
-    def _check_kind(self, db: Database) -> None:
+    def check_kind(self, db: Database) -> None:
+        """Raise SchemaRefused unless `db` is of this kind and not made by a newer version."""
         found = _application_id(db)
         if found != self.application_id:
             raise SchemaRefused(f"not a {self.name}: its application id is {found}, not {self.application_id}")
@@ -108,30 +110,43 @@ def open_writable(path: Path, schema: Schema, connector: Connect = connect) -> D
 def open_readonly(path: Path, *, closed_elsewhere: bool = False) -> Database:
     """Open for reading, for the calling thread. Nothing can be written through it. Raises sqlite3.Error.
 
-    closed_elsewhere: another thread may close it, once the calling thread has ended. A file in WAL mode that stands
-    alone in a directory where nothing can be created is read as immutable.
+    closed_elsewhere: another thread may close it, once the calling thread has ended.
     """
-    uri = path.absolute().as_uri()
-    try:
-        return _readonly(uri + "?mode=ro", same_thread=not closed_elsewhere)
-    except sqlite3.OperationalError:
-        if not path.exists() or path.with_name(path.name + "-wal").exists():
-            raise
-        return _readonly(uri + "?immutable=1", same_thread=not closed_elsewhere)
-
-
-def _readonly(uri: str, *, same_thread: bool) -> Database:
     conn = sqlite3.connect(
-        uri, uri=True, timeout=BUSY_SECONDS, cached_statements=CACHED_STATEMENTS, check_same_thread=same_thread
+        readonly_uri(path),
+        uri=True,
+        timeout=BUSY_SECONDS,
+        cached_statements=CACHED_STATEMENTS,
+        check_same_thread=not closed_elsewhere,
     )
     try:
         db = Database(conn, execute_plugins=False, recursive_triggers=True)
         db.execute("PRAGMA query_only = 1")
-        db.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except BaseException:
         conn.close()
         raise
     return db
+
+
+def readonly_uri(path: Path) -> str:
+    """Give the URI under which SQLite reads the file and cannot write it. Raises sqlite3.Error when it cannot be read.
+
+    A file in WAL mode that stands alone in a directory where nothing can be created is read as immutable.
+    """
+    uri = path.absolute().as_uri()
+    try:
+        _try(uri + "?mode=ro")
+    except sqlite3.OperationalError:
+        if not path.exists() or path.with_name(path.name + "-wal").exists():
+            raise
+        _try(uri + "?immutable=1")
+        return uri + "?immutable=1"
+    return uri + "?mode=ro"
+
+
+def _try(uri: str) -> None:
+    with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)) as conn:
+        conn.execute("SELECT 1 FROM sqlite_schema").fetchone()
 
 
 def _application_id(db: Database) -> int:
