@@ -33,6 +33,7 @@ Point: TypeAlias = Any
 POINT_BYTES: Final[dict[Group, int]] = {"G1": 48, "G2": 96}
 _OTHER: Final[dict[Group, Group]] = {"G1": "G2", "G2": "G1"}
 _GENERATOR: Final[dict[Group, Point]] = {"G1": G1, "G2": G2}
+ORDER: Final = curve_order
 _COORDINATE: Final = 48
 
 
