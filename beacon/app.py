@@ -10,7 +10,7 @@ from aiohttp import web
 
 from beacon import logs
 from beacon.clock import Clock
-from beacon.datadir import followed_chains, log_signer
+from beacon.datadir import followed_chains, log_signer, require_databases
 from beacon.log.log import Log
 from beacon.rounds.fetcher import Policy
 from beacon.rounds.rounds import Followed, Rounds
@@ -40,12 +40,13 @@ def create_app(
     """The whole service as one aiohttp application; databases open at its start and close at its cleanup.
 
     policy, verifier: how chains are followed and where rounds are verified, for tests.
-    Raises ConfigurationError at once for chains or key files that are not in order. The start raises AlreadyOpen,
-    SchemaRefused, LogDamaged.
+    Raises ConfigurationError at once for chains, key files or databases that are not in order. The start raises
+    AlreadyOpen, SchemaRefused, LogDamaged.
     """
     signer = log_signer(settings)
     master_key = read_key(settings.master_key)
     chains = followed_chains(settings)
+    require_databases(settings)
     sandbox_only = {chain.name for chain in settings.chains if chain.sandbox_only}
     app = build_web(settings)
 

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 
 from beacon import logs
 from beacon.clock import SystemClock
-from beacon.datadir import initialise, own_chain, pinned_chain
+from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, require_databases
+from beacon.log import fsck
+from beacon.sessions.book import Book
 from beacon.settings import ConfigurationError, load_settings
-from beacon.store.errors import AlreadyOpen, StoreError
+from beacon.store.errors import AlreadyOpen, HostExists, HostUnknown, NameRefused, StoreError
+from beacon.store.hosts import HostStore
+from beacon.store.private_schema import PRIVATE_SCHEMA
+from beacon.store.reader import Reader
+from beacon.store.writer import Writer
+from verifier.errors import VerifierError
+from verifier.note import VerifierKey
+
+T = TypeVar("T")
 
 EPILOG: Final = """\b
 Exit codes:
@@ -138,9 +151,116 @@ def hosts() -> None:
     """
 
 
+@hosts.command(epilog=EPILOG)
+@click.argument("name")
+@click.option("--sandbox", is_flag=True, help="A host for tests: its sessions are marked as no games, for ever.")
+@directory_option
+@json_option
+def add(name: str, sandbox: bool, directory: Path, as_json: bool) -> None:
+    """Make a token for a host, and the host if there is none of this NAME.
+
+    The token is on standard output, once: it is stored as a hash only. NAME is public in the log: a letter, then up to
+    63 letters, digits, dots, underscores and hyphens.
+    """
+    token = _with_hosts(directory, lambda store: store.add(name, sandbox=sandbox))
+    if as_json:
+        _print_json({"host": name, "sandbox": sandbox, "token": token})
+        return
+    click.echo(token)
+    click.echo(f"the token of {name}; it is not shown again", err=True)
+
+
+@hosts.command(name="list", epilog=EPILOG)
+@directory_option
+@json_option
+def list_(directory: Path, as_json: bool) -> None:
+    """Show the hosts and their tokens, by the tokens' ids."""
+    found = _with_hosts(directory, lambda store: store.list())
+    if as_json:
+        _print_json({"hosts": [asdict(host) for host in found]})
+        return
+    for host in found:
+        click.echo(f"{host.name}{' (sandbox)' if host.sandbox else ''}")
+        for token in host.tokens:
+            state = "revoked" if token.revoked is not None else "valid"
+            click.echo(f"  {token.id}  made {_utc(token.created)}  {state}")
+
+
+@hosts.command(epilog=EPILOG)
+@click.argument("name")
+@click.option("--token", "token_id", show_default="all", help="The id of one token, as `beacon hosts list` shows it.")
+@directory_option
+@json_option
+def revoke(name: str, token_id: str | None, directory: Path, as_json: bool) -> None:
+    """Revoke the tokens of a host. Its sessions stay, and end by themselves."""
+    count = _with_hosts(directory, lambda store: store.revoke(name, token_id))
+    if token_id is not None and count == 0:
+        raise click.ClickException(f"{name} has no valid token {token_id}")
+    if as_json:
+        _print_json({"host": name, "revoked": count})
+    else:
+        click.echo(f"revoked {count} of {name}'s tokens")
+
+
 @main.group(epilog=EPILOG)
 def log() -> None:
     """Look after the log of a data directory."""
+
+
+@log.command(epilog=EPILOG)
+@directory_option
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Check this copy of a log.db instead; needs --log-key.",
+)
+@click.option("--log-key", help="The log's public key (vkey) to check --file with.")
+@json_option
+def check(directory: Path, file: Path | None, log_key: str | None, as_json: bool) -> None:
+    """Check a whole log: every entry, hash, checkpoint, signature and derived row.
+
+    It changes nothing, and may run beside the service.
+    """
+    with _errors():
+        path, key = _log_to_check(directory, file, log_key)
+        report = fsck.check(path, key, [Book()])
+    if as_json:
+        _print_json(asdict(report) | {"ok": report.ok})
+    else:
+        click.echo(f"{report.size} entries, {report.checkpoints} checkpoints, {report.rounds} rounds")
+        click.echo(f"root {report.root}")
+        for finding in report.findings:
+            click.echo(f"DAMAGED {finding}")
+        click.echo("every check passed" if report.ok else f"{len(report.findings) + report.more} findings")
+    if not report.ok:
+        raise click.exceptions.Exit(1)
+
+
+@log.command(epilog=EPILOG)
+@directory_option
+@json_option
+def rebuild(directory: Path, as_json: bool) -> None:
+    """Rebuild the stored hashes and the derived tables of the log from its entries.
+
+    The service must not run. Entries and checkpoints are not touched, and nothing is unless they agree.
+    """
+    with _errors():
+        path, key = _log_to_check(directory, None, None)
+        size = fsck.rebuild(path, key, [Book()])
+    if as_json:
+        _print_json({"entries": size})
+    else:
+        click.echo(f"rebuilt from {size} entries")
+
+
+def _log_to_check(directory: Path, file: Path | None, log_key: str | None) -> tuple[Path, VerifierKey]:
+    if file is not None and log_key is not None:
+        return file, VerifierKey.parse(log_key)
+    if file is not None or log_key is not None:
+        raise click.UsageError("--file and --log-key belong together")
+    settings = load_settings(directory)
+    require_databases(settings)
+    return settings.log_db, log_signer(settings).vkey
 
 
 @main.command(context_settings={"ignore_unknown_options": True}, add_help_option=False)
@@ -152,16 +272,34 @@ def demo(arguments: tuple[str, ...]) -> None:
     run(args=list(arguments), prog_name="beacon demo")
 
 
+def _with_hosts(directory: Path, work: Callable[[HostStore], Coroutine[Any, Any, T]]) -> T:
+    """Run `work` on the hosts of a data directory, beside a service that may be running."""
+    with _errors(), ExitStack() as stack:
+        settings = load_settings(directory)
+        require_databases(settings)
+        writer = Writer(settings.private_db, PRIVATE_SCHEMA, exclusive=False)
+        stack.callback(writer.close)
+        reader = Reader(settings.private_db)
+        stack.callback(reader.close)
+        return asyncio.run(work(HostStore(writer, reader, SystemClock())))
+
+
+def _utc(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 @contextmanager
 def _errors() -> Iterator[None]:
     """Refusals as one line and an exit code, never as a traceback."""
     try:
         yield
-    except ConfigurationError as error:
+    except (ConfigurationError, HostExists, HostUnknown, NameRefused) as error:
         raise click.UsageError(str(error)) from error
     except AlreadyOpen as error:
         raise click.UsageError(f"{error}; is the service running on this directory?") from error
-    except (StoreError, OSError) as error:
+    except VerifierError as error:
+        raise click.UsageError(str(error)) from error
+    except (StoreError, OSError, sqlite3.Error) as error:
         raise click.ClickException(f"{type(error).__name__}: {error}") from error
 
 

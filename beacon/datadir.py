@@ -131,6 +131,20 @@ def log_signer(settings: Settings) -> SigningKey:
     return SigningKey(read_key(settings.log_key), settings.origin)
 
 
+def require_databases(settings: Settings) -> None:
+    """Refuse a data directory without its databases: a new log under an old key would be a second history.
+
+    Raises ConfigurationError.
+    """
+    for path in (settings.log_db, settings.private_db):
+        try:
+            size = path.stat().st_size
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {error.strerror}. Restore it; it is never made anew.") from error
+        if size == 0:
+            raise ConfigurationError(f"{path}: the file is empty. Restore it; it is never made anew.")
+
+
 def _copied(chains: Sequence[ChainSettings], directory: Path) -> list[ChainSettings]:
     copies = []
     for chain in chains:
