@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -261,6 +262,52 @@ def _log_to_check(directory: Path, file: Path | None, log_key: str | None) -> tu
     settings = load_settings(directory)
     require_databases(settings)
     return settings.log_db, log_signer(settings).vkey
+
+
+@main.command(epilog=EPILOG)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind.")
+@click.option(
+    "--port", default=8081, show_default=True, type=click.IntRange(0, 65_535), help="TCP port; 0: a free one."
+)
+@click.option("--period", default=3, show_default=True, type=click.IntRange(1, 3_600), help="Seconds between rounds.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="File that keeps the network's key over restarts; made with mode 0600. Without it the network ends with this.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the chain's info here, for `init --chain-file`.",
+)
+def devnet(host: str, port: int, period: int, state: Path | None, out: Path | None) -> None:
+    """Run a drand-compatible network of one, for tests. It is no source of randomness for any game.
+
+    It has quicknet's scheme and HTTP API, and a fresh key of its own: whoever runs it knows every round in advance.
+    Only sandbox hosts may use it. It prints the URL that it listens on, which is a relay for `beacon init --relay`.
+    """
+    from beacon.rounds import devnet as network  # noqa: PLC0415 - the other commands start faster without it
+
+    def ready(running: network.Devnet) -> None:
+        if out is not None:
+            out.write_text(json.dumps(running.chain.as_dict(), indent=2) + "\n", encoding="utf-8")
+        click.echo(f"chain {running.chain.hash.hex()} (a test network, known in advance to whoever runs it)")
+        click.echo(f"listening on {running.url}")
+
+    with _errors():
+        try:
+            asyncio.run(_until_told(network.serve(host, port, period, state, ready=ready)))
+        except network.DevnetError as error:
+            raise click.UsageError(str(error)) from error
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` until it ends or SIGTERM or SIGINT comes."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 @main.command(context_settings={"ignore_unknown_options": True}, add_help_option=False)

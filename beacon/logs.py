@@ -49,6 +49,8 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
     root.setLevel(level.upper())
     # Its access lines hold whatever a client puts into a path; the web layer writes its own.
     logging.getLogger("aiohttp.access").setLevel(logging.CRITICAL)
+    # It tells of every wake, and warns of each one that comes while work is under way, which is meant.
+    logging.getLogger("apscheduler").setLevel(logging.ERROR)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.stdlib.BoundLogger,

@@ -5,24 +5,35 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shutil
 import signal
 import socket
+import sqlite3
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession, web
 from click.testing import CliRunner, Result
 
+from beacon.app import create_app
 from beacon.cli import main
 from beacon.clock import SystemClock
 from beacon.datadir import log_signer
+from beacon.log import fsck
 from beacon.log.log import Log
+from beacon.sessions.book import Book
 from beacon.settings import ListenSettings, Settings, load_settings, read_key
 from beacon.web.application import build_web
 from beacon.web.server import serve
 from beacon.web.services import SERVICES, Services
 from verifier.fetch import load_chain
-from verifier.note import Note, VerifierKey, open_note
+from verifier.note import Note, SigningKey, VerifierKey, open_note
 
 ORIGIN = "beacon.example/fair"
 
@@ -223,6 +234,79 @@ async def test_an_address_that_is_taken_ends_the_start_cleanly() -> None:
     assert ended == [True]
 
 
+async def test_the_whole_service_ends_when_its_log_stops(directory: Path) -> None:
+    settings = without_internet(directory)
+    app = create_app(settings, SystemClock())
+    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(serve(app, settings.listen, url.set_result))
+    await url
+    app[SERVICES].log.writer.stop("a commit failed: disk I/O error")
+    assert await running == "a commit failed: disk I/O error"
+    assert fsck.check(settings.log_db, log_signer(settings).vkey, [Book()]).ok
+
+
+def test_a_stop_by_itself_is_exit_1_with_the_reason(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def stopping(*_arguments: object) -> str:
+        return "a commit failed: disk I/O error"
+
+    monkeypatch.setattr("beacon.web.server.serve", stopping)
+    monkeypatch.setattr("beacon.logs.configure", lambda *_arguments: None)
+    assert "stopped: a commit failed: disk I/O error" in run("serve", "--dir", directory, code=1).output
+
+
+def without_internet(directory: Path) -> Settings:
+    config = directory / "beacon.toml"
+    text = re.sub(r"(?m)^relays = .*$", 'relays = ["http://127.0.0.1:9"]', config.read_text(encoding="utf-8"))
+    config.write_text(re.sub(r"(?m)^port = .*$", "port = 0", text), encoding="utf-8")
+    return load_settings(directory)
+
+
+def test_devnet_and_service_as_programs(tmp_path: Path) -> None:
+    """Both print where they listen, and end with exit code 0 when told to; two services do not share a directory."""
+    chain, data = tmp_path / "chain.json", tmp_path / "data"
+    with program("devnet", "--port", "0", "--period", "2", "--out", str(chain)) as (devnet, relay):
+        run("init", data, "--origin", ORIGIN, "--chain-file", chain, "--relay", relay)
+        without_port(data)
+        with program("serve", "--dir", str(data)) as (service, url):
+            assert json.loads(fetch(f"{url}/healthz")) == {"healthy": True, "stopped": None}
+            assert fetch(f"{url}/log/checkpoint").startswith(f"{ORIGIN}\n1\n".encode())
+            token = json.loads(run("hosts", "add", "alice", "--sandbox", "--dir", data, "--json").stdout)["token"]
+            assert token
+            assert "is the service running" in run("serve", "--dir", data, code=2).output
+            assert "is the service running" in run("log", "rebuild", "--dir", data, code=2).output
+            run("log", "check", "--dir", data)
+            service.send_signal(signal.SIGTERM)
+            assert service.wait(20) == 0
+        devnet.send_signal(signal.SIGINT)
+        assert devnet.wait(20) == 0
+    run("log", "rebuild", "--dir", data)
+    run("log", "check", "--dir", data)
+
+
+def without_port(directory: Path) -> None:
+    config = directory / "beacon.toml"
+    config.write_text(re.sub(r"(?m)^port = .*$", "port = 0", config.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def fetch(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        data: bytes = response.read()
+        return data
+
+
+@contextmanager
+def program(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """One of the commands in a process of its own, and the URL that it says it listens on."""
+    command = [sys.executable, "-m", "beacon", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = next(line for line in process.stdout if line.startswith("listening on ")).split()[-1]
+            yield process, url
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -239,3 +323,88 @@ def test_serve_does_not_start_on_a_broken_directory(directory: Path, change: obj
     result = run("serve", "--dir", directory, code=2)
     assert says in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("name", ["log.db", "private.db"])
+@pytest.mark.parametrize("change", [Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_lost_database_is_never_made_anew(directory: Path, name: str, change: Callable[[Path], object]) -> None:
+    change(directory / name)
+    for command in (["serve"], ["hosts", "list"], ["log", "check"]):
+        assert "Restore it; it is never made anew." in run(*command, "--dir", directory, code=2).output
+    assert not (directory / name).exists() or (directory / name).stat().st_size == 0
+
+
+# hosts
+
+
+def test_a_token_is_shown_once_and_stored_as_a_hash(directory: Path) -> None:
+    shown = run("hosts", "add", "alice", "--dir", directory)
+    token = shown.stdout.strip()
+    assert token.startswith("fb_")
+    assert token not in run("hosts", "list", "--dir", directory).output
+    for file in directory.iterdir():
+        assert token.encode() not in file.read_bytes()
+
+
+def test_hosts_are_listed_and_revoked(directory: Path) -> None:
+    run("hosts", "add", "alice", "--dir", directory)
+    run("hosts", "add", "alice", "--dir", directory)
+    run("hosts", "add", "bob", "--sandbox", "--dir", directory)
+    [alice, bob] = json.loads(run("hosts", "list", "--dir", directory, "--json").stdout)["hosts"]
+    assert (alice["name"], alice["sandbox"], len(alice["tokens"])) == ("alice", False, 2)
+    assert (bob["name"], bob["sandbox"], len(bob["tokens"])) == ("bob", True, 1)
+    first = alice["tokens"][0]["id"]
+    assert "revoked 1 of" in run("hosts", "revoke", "alice", "--token", first, "--dir", directory).output
+    assert (
+        f"no valid token {first}"
+        in run("hosts", "revoke", "alice", "--token", first, "--dir", directory, code=1).output
+    )
+    assert json.loads(run("hosts", "revoke", "alice", "--dir", directory, "--json").stdout)["revoked"] == 1
+    assert run("hosts", "list", "--dir", directory).output.count("revoked") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["add", "0bad"], "a letter, then up to 63"),
+        (["add", "carol", "--sandbox"], "not a sandbox host, for ever"),
+        (["revoke", "nobody"], "there is no host nobody"),
+        (["add"], "Missing argument"),
+    ],
+)
+def test_wrong_host_commands_change_nothing(directory: Path, arguments: list[str], says: str) -> None:
+    run("hosts", "add", "carol", "--dir", directory)
+    before = run("hosts", "list", "--dir", directory, "--json").stdout
+    assert says in run("hosts", *arguments, "--dir", directory, code=2).output
+    assert run("hosts", "list", "--dir", directory, "--json").stdout == before
+
+
+# log
+
+
+def test_a_damaged_log_is_exit_1_with_the_place(directory: Path, tmp_path: Path) -> None:
+    vkey = str(log_signer(load_settings(directory)).vkey)
+    copy = tmp_path / "copy.db"
+    shutil.copyfile(directory / "log.db", copy)
+    assert "every check passed" in run("log", "check", "--file", copy, "--log-key", vkey).output
+    with closing(sqlite3.connect(copy)) as db, db:
+        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            db.execute(f"DROP TRIGGER {name}")
+        db.execute("UPDATE entries SET entry = CAST(replace(entry, 'beacon', 'bacon') AS BLOB) WHERE i = 0")
+    result = run("log", "check", "--file", copy, "--log-key", vkey, code=1)
+    assert "DAMAGED entry 0" in result.output
+    assert json.loads(run("log", "check", "--file", copy, "--log-key", vkey, "--json", code=1).stdout)["ok"] is False
+
+
+def test_a_log_under_another_key_is_not_accepted(directory: Path) -> None:
+    other = str(SigningKey(bytes(32), ORIGIN).vkey)
+    assert "DAMAGED" in run("log", "check", "--file", directory / "log.db", "--log-key", other, code=1).output
+    assert "belong together" in run("log", "check", "--log-key", other, code=2).output
+    assert "vkey" in run("log", "check", "--file", directory / "log.db", "--log-key", "x", code=2).output
+
+
+def test_every_group_teaches_without_arguments() -> None:
+    for arguments in ([], ["hosts"], ["log"]):
+        result = CliRunner().invoke(main, arguments)
+        assert "Commands:" in result.output
+        assert "Exit codes:" in result.output

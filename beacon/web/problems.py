@@ -48,7 +48,8 @@ def problem(error: ApiError, request: web.Request, headers: dict[str, str] | Non
         headers["Retry-After"] = str(max(1, error.retry_after))
     if row.status == web.HTTPUnauthorized.status_code:
         headers["WWW-Authenticate"] = 'Bearer realm="fair-beacon"'
-    document = error.extra | row_document(error.code) | {"detail": error.detail, "request_id": request[REQUEST_ID]}
+    document = row_document(error.code) | {"detail": error.detail, "request_id": request[REQUEST_ID]}
+    document |= {name: value for name, value in error.extra.items() if name not in document}
     return web.Response(
         status=row.status, body=encode_json(document), content_type=PROBLEM_TYPE, headers=headers or None
     )
