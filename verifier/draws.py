@@ -6,15 +6,17 @@ A recipe is parsed strictly into one of the frozen classes below; `draw` turns a
 from __future__ import annotations
 
 import itertools
+import math
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
 from Crypto.Hash import keccak
 
 from verifier.encoding import MAX_INTEGER, Json
 from verifier.errors import Code, FormatError, VerificationError
-from verifier.seeds import Stream
+from verifier.seeds import SEED_BYTES, Stream
 
 Outcome: TypeAlias = "list[int] | str"
 MAX_N: Final = 2**32 - 1
@@ -68,6 +70,10 @@ class Weighted:
 
     weights: tuple[int, ...]
     count: int
+    cumulative: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cumulative", tuple(itertools.accumulate(self.weights)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +231,68 @@ def draw(recipe: Recipe, stream: Stream, deck: Deck | None = None) -> Outcome:
             return _sample(stream, size, count)
         case Deal(size, count):
             return (deck if deck is not None else Deck(size)).deal(stream, count)
-        case Weighted(weights, count):
-            cumulative = list(itertools.accumulate(weights))
-            return [bisect_right(cumulative, stream.uniform(cumulative[-1])) for _ in range(count)]
+        case Weighted(_, count):
+            total = recipe.cumulative[-1]
+            return [bisect_right(recipe.cumulative, stream.uniform(total)) for _ in range(count)]
         case Bytes(count):
             return stream.take(count).hex()
+
+
+def redraw(seed: bytes, binding: bytes, name: str, recipe: Recipe, n: int) -> tuple[Outcome, Stream]:
+    """The outcome of draw n of one recipe, and the stream that it used.
+
+    seed (s_k) and binding (B): 32 bytes; 1 <= n < 2**32. A deal is replayed from draw 1 under the same seed and
+    binding, as in a match. Raises VerificationError(DRAW_PAST_END).
+    """
+    deck = Deck(recipe.size) if isinstance(recipe, Deal) else None
+    for earlier in range(1, n) if deck is not None else ():
+        draw(recipe, Stream(seed, binding, name, earlier), deck)
+    stream = Stream(seed, binding, name, n)
+    return draw(recipe, stream, deck), stream
+
+
+def fits(recipe: Recipe, outcome: Json) -> bool:
+    """Whether a value has the shape of an outcome (5.3): an array as long as the recipe says, for `bytes` hex."""
+    if isinstance(recipe, Bytes):
+        return isinstance(outcome, str) and len(outcome) == 2 * recipe.count
+    length = recipe.size if isinstance(recipe, Shuffle) else recipe.count
+    return isinstance(outcome, list) and len(outcome) == length
+
+
+def alike(recipes: Mapping[str, Recipe]) -> list[list[str]]:
+    """The names of recipes whose single draws have the same distribution, two or more together (section 8, custody)."""
+    groups: dict[Hashable, list[str]] = {}
+    for name, recipe in recipes.items():
+        groups.setdefault(_distribution(recipe), []).append(name)
+    return [names for names in groups.values() if len(names) > 1]
+
+
+def _distribution(recipe: Recipe) -> Hashable:
+    """A key that recipes of equal distribution share: independent values with their weights, or a part of a deck."""
+    match recipe:
+        case Dice(count, sides, reroll_ties):
+            if reroll_ties and count > 1:
+                return "different", 1, sides, count
+            return "even", 1, sides, count
+        case Integers(low, high, count):
+            return "even", low, high, count
+        case Shuffle(size):
+            return _different(size, size)
+        case Sample(size, count) | Deal(size, count):
+            return _different(size, count)
+        case Weighted(weights, count):
+            possible = [i for i, weight in enumerate(weights) if weight]
+            divisor = math.gcd(*weights)
+            low, high = possible[0], possible[-1]
+            if len(possible) == high - low + 1 and len({weights[i] for i in possible}) == 1:
+                return "even", low, high, count
+            return tuple(weight // divisor for weight in weights[: high + 1]), count
+        case Bytes(count):
+            return "bytes", count
+
+
+def _different(size: int, count: int) -> Hashable:
+    return ("even", 0, size - 1, 1) if count == 1 else ("different", 0, size - 1, count)
 
 
 def _sample(stream: Stream, size: int, count: int) -> list[int]:
@@ -242,16 +305,34 @@ def _sample(stream: Stream, size: int, count: int) -> list[int]:
     return chosen
 
 
+class KeccakDice:
+    """Six-sided dice of the on-chain mapping (5.2). `word` (32 bytes) and `index` carry over from die to die.
+
+    Raises FormatError(RECIPE) for a word of another length.
+    """
+
+    def __init__(self, word: bytes) -> None:
+        _require(len(word) == SEED_BYTES, f"a word has {SEED_BYTES} bytes")
+        self.word = word
+        self.index = 0
+        self.rehashes = 0
+
+    def roll(self) -> int:
+        """The next die, 1 to 6."""
+        while True:
+            if self.index == SEED_BYTES:
+                self.word, self.index = keccak256(self.word), 0
+                self.rehashes += 1
+            byte = self.word[self.index]
+            self.index += 1
+            if byte < 252:
+                return byte % 6 + 1
+
+
 def keccak_dice(word: bytes, count: int) -> list[int]:
     """`count` six-sided dice of the on-chain mapping, from a 32-byte word (5.2)."""
-    dice: list[int] = []
-    while True:
-        for byte in word:
-            if byte < 252:
-                dice.append(byte % 6 + 1)
-                if len(dice) == count:
-                    return dice
-        word = keccak256(word)
+    dice = KeccakDice(word)
+    return [dice.roll() for _ in range(count)]
 
 
 def keccak256(data: bytes) -> bytes:

@@ -68,6 +68,12 @@ def contribution_message(
     return _CONTRIBUTION + seal_leaf + u32(k) + b"".join(texts)
 
 
+def rejection_limit(width: int, n: int) -> int:
+    """The largest multiple of n up to 256**width: numbers of `width` bytes from it on are discarded (5.1)."""
+    values = 1 << 8 * width
+    return values - values % n
+
+
 class Stream:
     """The byte stream of one (recipe, n): block_0 | block_1 | ... (4.3). `word` is block_0."""
 
@@ -107,7 +113,7 @@ class Stream:
         if n == 1:
             return 0
         width = ((n - 1).bit_length() + 7) // 8
-        limit = 256**width - 256**width % n
+        limit = rejection_limit(width, n)
         while True:
             x = int.from_bytes(self.take(width), "big")
             if x < limit:
