@@ -6,21 +6,24 @@ findings of its rules, and otherwise is PROVEN, TRUSTED (whom) or UNKNOWN (what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
-from verifier import entries, headline, rules
+from verifier import entries, headline, rules, voids
 from verifier.drand import ChainInfo, Round, verify_round
-from verifier.draws import Dealer, Outcome
-from verifier.encoding import Json, encode_json
+from verifier.draws import alike
+from verifier.encoding import encode_json
 from verifier.errors import FormatError, VerificationError
 from verifier.evidence import LogClaim, Witnesses
 from verifier.note import VerifierKey
+from verifier.outcomes import Outcomes, Seeds, unseen
 from verifier.policy import Policy
-from verifier.seeds import Stream, binding, opens, session_digest, sha256
-from verifier.session import Logged, Session, collect
+from verifier.session import Session, collect
 from verifier.transcript import Transcript, parse_transcript, rounds_used
 from verifier.verdict import Claim, ClaimName, Finding, State, Verdict
+
+MAX_LISTED: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +59,8 @@ class _Check:
         self.chain = trust.chains.get(self.seal.chain)
         self.findings: list[Finding] = [finding for finding in session.findings if finding.claim != ClaimName.LOG]
         self.log = LogClaim(transcript, session, trust.log_key, trust.policy)
-        self.remarks: list[str] = list(rules.remarks(session, self.chain)) if self.chain is not None else []
-        self.outcomes: list[dict[str, Json]] = []
+        self.remarks: list[str] = list(rules.remarks(session, self.chain))
+        self.outcomes = Outcomes(session)
 
     def verdict(self) -> Verdict:
         log = self.log.claim()
@@ -82,7 +85,8 @@ class _Check:
             self.session,
             claims,
             self.remarks,
-            self.outcomes,
+            self.outcomes.rows,
+            unseen=unseen(self.session),
             sandbox_asked=self.trust.sandbox,
             require_proven=self.trust.require_proven,
         )
@@ -95,15 +99,14 @@ class _Check:
         self.findings += rules.contributions(session)
         self.findings += rules.close_times(session, chain)
         self.findings += rules.live_draws(session)
-        self.findings += rules.anchors(session, events)
+        self.findings += rules.anchored_before(session, events)
         self.findings += rules.complete(session)
-        if chain is not None:
-            self.findings += rules.seal_times(session, chain)
-            self.findings += rules.calls(session, chain)
-            self.findings += rules.void(session, events, chain)
+        self.findings += rules.seal_times(session, chain)
+        self.findings += rules.calls(session, chain)
+        self.findings += voids.void(session, events, chain)
         timelock_chain = self.trust.chains.get(self.seal.timelock.chain) if self.seal.timelock else None
         if timelock_chain is not None:
-            self.findings += rules.timelock_times(session, timelock_chain)
+            self.findings += rules.timelock(session, timelock_chain)
 
     def _claim(self, name: ClaimName, work_out: Callable[[], tuple[State, str]]) -> Claim:
         state, text = work_out()
@@ -156,108 +159,47 @@ class _Check:
     # --- unpredictable -----------------------------------------------------------------------------------------
 
     def _unpredictable(self, log: Claim) -> tuple[State, str]:
-        anchors = self._anchors()
-        if self.chain is None:
+        chain = self.chain
+        if chain is None:
             return State.UNKNOWN, "without the chain nobody can say when a round came"
+        anchors = [(index, number, chain.time(number)) for index, number in self._anchors()]
         if not anchors:
             return State.UNKNOWN, "nothing is pinned yet"
-        witnesses: set[str] = set()
-        early: list[int] = []
-        for index, number in anchors:
-            seen = self.witnesses.before(index, self.chain.time(number), self.trust.chains)
-            if log.state != State.PROVEN or not self.witnesses.satisfied_by(set(seen)):
-                text = "by the operator's clock it was all pinned before the round; no quorum of witnesses"
-                return State.TRUSTED, f"{text} saw entry {index} before round {number}"
-            witnesses |= seen.keys()
-            early.append(max(seen.values()))
-        text = f"{', '.join(sorted(witnesses))} saw what the outcomes rest on before the round"
-        return State.PROVEN, f"{text} (at {', '.join(str(time) for time in early)}, seconds since 1970)"
+        seen = self.witnesses.before(((index, due) for index, _, due in anchors), self.trust.chains)
+        proven = log.state == State.PROVEN
+        late = [
+            (index, number)
+            for index, number, due in anchors
+            if not proven or not self.witnesses.satisfied_by(seen[index, due])
+        ]
+        what = "each call" if self.session.live else "what the outcomes rest on"
+        names = sorted({name for index, _, due in anchors for name in seen[index, due]})
+        if not late:
+            times = ", ".join(str(max(seen[index, due].values())) for index, _, due in anchors[:MAX_LISTED])
+            more = ", ..." if len(anchors) > MAX_LISTED else ""
+            return State.PROVEN, f"{', '.join(names)} saw {what} before its round (at {times}{more}, s since 1970)"
+        listed = ", ".join(f"entry {index} before round {number}" for index, number in late[:MAX_LISTED])
+        more = f" and {len(late) - MAX_LISTED} more" if len(late) > MAX_LISTED else ""
+        text = f"{what} was pinned before its round by the operator's clock alone; no quorum of witnesses saw"
+        return State.TRUSTED, f"{text} {listed}{more}"
 
     def _anchors(self) -> list[tuple[int, int]]:
-        if self.session.live:
-            return [(call.index, call.entry.round) for call in self.session.calls.values()]
-        anchor: Logged[entries.Entry] | None = self.session.anchor
-        void = self.session.void
-        if void is not None and void.entry.reason in {"host", "below-minimum"}:
-            anchor = void
-        return [(anchor.index, self.seal.round)] if anchor is not None and self.seal.round is not None else []
+        """What must have been seen before its round: of a void match the void, which is an anchor of its own (7.1)."""
+        anchors = rules.anchors(self.session)
+        return anchors if self.session.live else anchors[-1:]
 
     # --- seed and outcomes -------------------------------------------------------------------------------------
 
     def _seed(self) -> tuple[State, str]:
-        session, shown = self.session, 0
-        known, link = 0, self.seal.commitment
-        for draw in sorted(session.draws, key=lambda draw: draw.entry.draw or 0):
-            if draw.entry.seed is None or draw.entry.draw is None:
-                continue
-            shown += 1
-            if draw.entry.draw <= entries.MAX_LINKS and opens(draw.entry.seed, draw.entry.draw - known, link):
-                known, link = draw.entry.draw, draw.entry.seed
-            else:
-                text = f"link {draw.entry.draw} is not of the sealed chain"
-                self._fail(ClaimName.SEED, "4.1", text, draw.index)
-        links = len(session.calls) if session.live else 1
-        end = session.end
-        if end is not None:
-            seed = end.entry.seed
-            if seed is not None:
-                shown += 1
-                if not known <= links <= entries.MAX_LINKS or links == 0 or not opens(seed, links - known, link):
-                    self._fail(ClaimName.SEED, "4.1", "the seed does not open the commitment", end.index)
-            elif session.reveal is not None and links > 0:
-                self._fail(ClaimName.SEED, "4.1", "revealed without a seed", end.index)
-        if not shown:
-            return State.UNKNOWN, "no seed has been shown"
-        return State.PROVEN, "what was revealed opens the commitment of the seal"
+        seeds = Seeds(self.session)
+        answer = seeds.claim()
+        self.findings += seeds.findings
+        return answer
 
     def _outcomes(self) -> tuple[State, str]:
-        session = self.session
-        if not session.draws:
-            return State.UNKNOWN, "nothing was drawn"
-        missing = None
-        dealer, drawn = Dealer(), 0
-        for draw in session.draws:
-            call = session.call_of(draw.entry.draw)
-            event = session.round_of(self.seal.round if call is None else call.entry.round)
-            seed = draw.entry.seed if session.live else session.end.entry.seed if session.end is not None else None
-            if event is None or seed is None or (session.live and call is None):
-                missing = "the seed" if seed is None else "a round"
-                continue
-            bound = self._binding(call, event)
-            for n, claimed in enumerate(draw.entry.outcomes, draw.entry.n):
-                self._redraw(dealer, draw, n, claimed, Stream(seed, bound, draw.entry.recipe, n))
-                drawn += 1
-        if missing is not None:
-            return State.UNKNOWN, f"{missing} that the draws rest on has not been shown"
-        return (
-            State.PROVEN,
-            f"{drawn} draw{'s' * (drawn != 1)} recomputed from the seed, the round and the contributions",
-        )
-
-    def _binding(self, call: Logged[entries.Call] | None, event: Logged[entries.Round]) -> bytes:
-        contributed = [(item.entry.participant, item.entry.entropy) for item in self.session.contributions]
-        digest = session_digest(self.session.seal.leaf, contributed)
-        items = call.entry.contributions if call is not None else ()
-        called = [(item.participant, item.entropy) for item in items]
-        k = call.entry.draw if call is not None else 0
-        return binding(digest, k, called, event.entry.round, sha256(event.entry.signature))
-
-    def _redraw(self, dealer: Dealer, draw: Logged[entries.Draw], n: int, claimed: Json, stream: Stream) -> None:
-        name = draw.entry.recipe
-        recipe = self.seal.recipes.get(name)
-        if recipe is None:
-            self._fail(ClaimName.OUTCOMES, "5.2", f"{name} is no recipe of the seal", draw.index)
-            return
-        try:
-            outcome: Outcome = dealer.draw(name, recipe, stream)
-        except VerificationError as error:
-            self._fail(ClaimName.OUTCOMES, "5.2", f"{name} {n}: {error.message}", draw.index)
-            return
-        row: dict[str, Json] = {"recipe": name, "n": n, "purpose": draw.entry.purpose, "outcome": claimed}
-        self.outcomes.append(row)
-        if encode_json([outcome]) != encode_json([claimed]):
-            text = f"{name} {n} is {_short(outcome)}, the transcript says {_short(claimed)}"
-            self._fail(ClaimName.OUTCOMES, "5.2", text, draw.index)
+        answer = self.outcomes.claim()
+        self.findings += self.outcomes.findings
+        return answer
 
     # --- complete, sole, contributions, custody ----------------------------------------------------------------
 
@@ -270,13 +212,10 @@ class _Check:
 
     def _sole(self) -> tuple[State, str]:
         end = self.session.end
-        if end is not None and self.transcript.consecutive and self._quorum_covers(end.index):
+        if end is not None and self.transcript.consecutive and self.witnesses.covers(end.index):
             return State.PROVEN, "every leaf from the seal to the end was read, under a witnessed checkpoint"
         text = "the operator says that its log holds nothing else of this session (an audit of the log proves it)"
         return State.TRUSTED, text
-
-    def _quorum_covers(self, index: int) -> bool:
-        return self.witnesses.satisfied_by(self.witnesses.covering(index))
 
     def _contributions(self) -> tuple[State, str]:
         items: list[entries.Contribution | entries.CallContribution] = [
@@ -295,15 +234,19 @@ class _Check:
         return State.PROVEN, "no participant took part"
 
     def _custody(self) -> tuple[State, str]:
-        holder = f"the host {self.seal.host}" if self.seal.custody == "host" else "the operator"
-        alike = rules_alike(self.seal)
-        self.remarks += [
-            f"Recipes {a} and {b} have the same distribution: who knows the seed may choose." for a, b in alike
-        ]
-        if self.seal.timelock is not None:
-            text = f"sealed by timelock to round {self.seal.timelock.round}; this verifier does not open timelocks yet"
+        seal, void = self.seal, self.session.void
+        holder = f"the host {seal.host}" if seal.custody == "host" else "the operator"
+        if not self.session.live and seal.plan is None:
+            self.remarks += [
+                f"Recipes {' and '.join(names)} have the same distribution: who knows the seed may choose between them."
+                for names in alike(seal.recipes)
+            ]
+        if seal.timelock is not None:
+            text = f"sealed by timelock to round {seal.timelock.round}; this verifier does not open timelocks yet"
             return State.UNKNOWN, text
-        void = self.session.void
+        if void is not None and void.entry.reason == "no-round":
+            text = "void (no-round): the operator is trusted that it could not have the round at the time"
+            return State.TRUSTED, text
         if void is not None:
             return State.TRUSTED, f"void ({void.entry.reason}): {holder} is trusted that it could not be finished"
         if self.session.live:
@@ -332,25 +275,11 @@ class _Check:
             return State.UNKNOWN, "no witness policy was given (--policy)"
         last = self.transcript.events[-1].index
         names = self.witnesses.covering(last)
-        if self._quorum_covers(last):
+        if self.witnesses.covers(last):
             return State.PROVEN, f"{', '.join(sorted(names))} cosigned a checkpoint that covers every entry shown"
         return State.TRUSTED, "the operator alone: no quorum of the policy's witnesses cosigned what is shown"
-
-
-def rules_alike(seal: entries.Seal) -> Iterator[tuple[str, str]]:
-    """Pairs of recipe names of equal distribution (section 8, `custody`)."""
-    names = list(seal.recipes)
-    for position, name in enumerate(names):
-        for other in names[position + 1 :]:
-            if seal.recipes[name] == seal.recipes[other]:
-                yield name, other
 
 
 def _names(names: list[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:5])
     return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _short(outcome: Json | Outcome) -> str:
-    text = encode_json([outcome]).decode()[1:-1]
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from verifier import draws, ed25519
-from verifier.encoding import Json, encode_json, parse_canonical_json, parse_hex
+from verifier.encoding import MAX_ENTRY_BYTES, Json, encode_json, parse_canonical_json, parse_hex
 from verifier.errors import Code, FormatError
 from verifier.fields import (
     Fields,
@@ -37,6 +37,13 @@ MAX_CALL_CONTRIBUTIONS: Final = 64
 MAX_LINKS: Final = 65_536
 MAX_OUTCOMES: Final = 1_000
 MIN_LEAD, MAX_LEAD = 2_000, 600_000
+KEY_BYTES: Final[Mapping[str, int]] = {
+    "bls-unchained-g1-rfc9380": 96,
+    "bls-unchained-on-g1": 96,
+    "pedersen-bls-unchained": 48,
+    "pedersen-bls-chained": 48,
+    "bls-bn254-unchained-on-g1": 128,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +289,7 @@ _hash = hex_bytes(HASH_BYTES)
 _signature = hex_bytes(SIGNATURE_BYTES)
 _participant_id = text(1, 128)
 _purpose = text(0, 256)
+_any_text = text(0, MAX_ENTRY_BYTES)
 
 
 def _participant_key(value: Json) -> bytes:
@@ -317,9 +325,7 @@ def _after(value: Json) -> After:
 
 def _timelock(value: Json) -> Timelock:
     fields = Fields(value)
-    timelock = Timelock(
-        fields.take("chain", _hash), fields.take("round", _round), fields.take("ciphertext", text(1, 65_535))
-    )
+    timelock = Timelock(fields.take("chain", _hash), fields.take("round", _round), fields.take("ciphertext", _any_text))
     fields.end()
     return timelock
 
@@ -335,33 +341,41 @@ def _call_contribution(value: Json) -> CallContribution:
     return contribution
 
 
-def _info(value: Json) -> dict[str, Json]:
+def parse_info(value: Json) -> dict[str, Json]:
+    """A chain's seven fields as an entry or a document has them (3.6); whether they hash to `hash` is not asked here.
+
+    Raises FormatError (2.1: a value of another length than its type, 3.3).
+    """
     fields = Fields(value)
     info: dict[str, Json] = {
         "hash": fields.take("hash", _hash).hex(),
         "public_key": fields.take("public_key", parse_hex).hex(),
         "period": fields.take("period", integer(1, 2**32 - 1)),
         "genesis_time": fields.take("genesis_time", integer()),
-        "genesis_seed": fields.take("genesis_seed", parse_hex).hex(),
-        "scheme": fields.take("scheme", text(1, 64)),
-        "beacon_id": fields.take("beacon_id", text(1, 64)),
+        "genesis_seed": fields.take("genesis_seed", _hash).hex(),
+        "scheme": fields.take("scheme", _any_text),
+        "beacon_id": fields.take("beacon_id", text(1, MAX_ENTRY_BYTES)),
     }
     fields.end()
+    length = KEY_BYTES.get(str(info["scheme"]))
+    refuse(length is not None and len(str(info["public_key"])) != 2 * length, f"public_key: {length} bytes are due")
     return info
 
 
 def _outcome(value: Json) -> Json:
-    """An outcome's shape is section 5's business (it fails the claim `outcomes`); null is nowhere allowed (3.3)."""
-    refuse(value is None or (isinstance(value, list) and None in value), "null in an outcome")
+    """Its shape is section 5's business (it fails the claim `outcomes`), but no null and no field of no table (3.3)."""
+    refuse(value is None or isinstance(value, dict), "null or an object in an outcome")
+    for item in value if isinstance(value, list) else ():
+        _outcome(item)
     return value
 
 
 def _parse_log(fields: Fields) -> Log:
-    return Log(fields.take("time", _time), fields.take("origin", text(1, 256)))
+    return Log(fields.take("time", _time), fields.take("origin", _any_text))
 
 
 def _parse_chain(fields: Fields) -> Chain:
-    return Chain(fields.take("time", _time), fields.take("info", _info))
+    return Chain(fields.take("time", _time), fields.take("info", parse_info))
 
 
 def _parse_seal(fields: Fields) -> Seal:
@@ -369,7 +383,7 @@ def _parse_seal(fields: Fields) -> Seal:
     live = profile == "live"
     seal = Seal(
         time=fields.take("time", _time),
-        log=fields.take("log", text(1, 256)),
+        log=fields.take("log", _any_text),
         host=fields.take("host", identifier),
         host_seq=fields.take("host_seq", integer(1)),
         label=fields.take("label", _purpose),
@@ -491,7 +505,7 @@ def _parse_void(fields: Fields) -> Void:
     return Void(
         fields.take("time", _time),
         fields.take("session", _hash),
-        fields.take("reason", text(1, 256)),
+        fields.take("reason", _any_text),
         fields.take("seed", or_null(_hash)),
     )
 

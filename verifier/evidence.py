@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from verifier import merkle, rules
 from verifier.drand import ChainInfo
@@ -11,7 +13,7 @@ from verifier.errors import VerifierError
 from verifier.note import COSIGNATURE_V1, VerifierKey, open_note
 from verifier.policy import Policy
 from verifier.session import Session
-from verifier.transcript import SignedCheckpoint, Transcript
+from verifier.transcript import Evidence, SignedCheckpoint, Transcript
 from verifier.verdict import Claim, ClaimName, Finding, State
 
 
@@ -27,10 +29,15 @@ class LogClaim:
     sound: list[SignedCheckpoint] = field(default_factory=list)
 
     def key(self) -> VerifierKey | None:
-        """The log's key as the verifier was given it, by hand or in its policy."""
+        """The log's key as the verifier was given it, by hand or in its policy (7.4).
+
+        Of several keys that the policy has for this origin the document may choose one.
+        """
         if self.log_key is not None or self.policy is None:
             return self.log_key
-        return next((key for key in self.policy.logs if key.name == self.transcript.origin), None)
+        keys = [key for key in self.policy.logs if key.name == self.transcript.origin]
+        named = [key for key in keys if key == self.transcript.log_key]
+        return next(iter(named + keys), None)
 
     def claim(self) -> Claim:
         transcript, main = self.transcript, self.transcript.signed
@@ -41,63 +48,77 @@ class LogClaim:
                 self._broken("3.6", "sealed in another log", self.session.seal.index)
         if main.checkpoint.origin != transcript.origin:
             self._broken("7.2", "the checkpoint is of another origin")
+        leaves = {event.index: event.leaf for event in transcript.events}
         for event in transcript.events:
-            self._included(event.leaf, event.index, event.proof, main)
+            self._included(leaves[event.index], event.index, event.proof, main)
+        agreeing = [item.signed for item in transcript.evidence if self._agrees(item, leaves)]
         key = self.key()
         if key is not None:
-            self._signed(key)
+            self._signed(key, agreeing)
         if self.findings:
             return Claim.failed(ClaimName.LOG, self.findings)
         if key is None:
             return Claim(ClaimName.LOG, State.UNKNOWN, "the log's key was not given (--log-key)")
-        text = f"{len(transcript.events)} entries are in the log {transcript.origin} under its signed checkpoint"
-        return Claim(ClaimName.LOG, State.PROVEN, f"{text} of {main.checkpoint.size}")
+        count = len(transcript.events)
+        text = f"{count} entr{'y is' if count == 1 else 'ies are'} in the log {transcript.origin}"
+        return Claim(ClaimName.LOG, State.PROVEN, f"{text} under its signed checkpoint of {main.checkpoint.size}")
 
-    def _signed(self, key: VerifierKey) -> None:
-        main = self.transcript.signed
-        if str(self.transcript.log_key) != str(key):
-            self._broken("7.4", "the document names another log key than the verifier was given")
-        if not self._opens(main, key):
-            self._broken("7.2", "the checkpoint is not signed by the log's key")
-            return
-        self.sound.append(main)
-        leaves = {event.index: event.leaf for event in self.transcript.events}
-        for item in self.transcript.evidence:
-            older, newer = sorted((item.signed, main), key=lambda signed: signed.checkpoint.size)
-            before = len(self.findings)
-            if item.signed.checkpoint.origin != self.transcript.origin or not self._opens(item.signed, key):
-                self._broken("7.2", "a checkpoint in the evidence is not signed by the log's key")
-            try:
-                merkle.verify_consistency(
-                    older.checkpoint.size,
-                    newer.checkpoint.size,
-                    item.consistency,
-                    older.checkpoint.root,
-                    newer.checkpoint.root,
-                )
-            except VerifierError as error:
-                self._broken("7.2", f"a checkpoint in the evidence does not agree with the document's: {error.message}")
-            for index, proof in item.proofs.items():
-                self._included(leaves[index], index, proof, item.signed)
-            if len(self.findings) == before:
-                self.sound.append(item.signed)
-
-    def _opens(self, signed: SignedCheckpoint, key: VerifierKey) -> bool:
+    def _agrees(self, item: Evidence, leaves: Mapping[int, bytes]) -> bool:
+        """Whether an evidence's checkpoint is of this log, consistent with the document's, and holds what it says."""
+        before = len(self.findings)
+        if item.signed.checkpoint.origin != self.transcript.origin:
+            self._broken("7.2", "a checkpoint in the evidence is of another origin")
+        older, newer = sorted((item.signed.checkpoint, self.transcript.signed.checkpoint), key=lambda one: one.size)
         try:
-            open_note(signed.note, [key])
-        except VerifierError:
-            return False
-        return True
+            merkle.verify_consistency(older.size, newer.size, item.consistency, older.root, newer.root)
+        except VerifierError as error:
+            self._broken("7.2", f"a checkpoint in the evidence does not agree with the document's: {error.message}")
+        for index, proof in item.proofs.items():
+            self._included(leaves[index], index, proof, item.signed)
+        return len(self.findings) == before
 
-    def _included(self, leaf: bytes, index: int, proof: Iterable[bytes], signed: SignedCheckpoint) -> None:
+    def _signed(self, key: VerifierKey, agreeing: Iterable[SignedCheckpoint]) -> None:
+        if self.transcript.log_key != key:
+            self._broken("7.4", "the document names another log key than the verifier was given")
+        if key.name != self.transcript.origin:
+            self._broken("7.4", f"the key that the verifier was given is that of another log, {key.name}")
+        if _opens(self.transcript.signed, key):
+            self.sound.append(self.transcript.signed)
+        else:
+            self._broken("7.2", "the checkpoint is not signed by the log's key")
+        for signed in agreeing:
+            if _opens(signed, key):
+                self.sound.append(signed)
+            else:
+                self._broken("7.2", "a checkpoint in the evidence is not signed by the log's key")
+
+    def _included(self, leaf: bytes, index: int, proof: Sequence[bytes], signed: SignedCheckpoint) -> None:
         checkpoint = signed.checkpoint
         try:
-            merkle.verify_inclusion(leaf, index, checkpoint.size, tuple(proof), checkpoint.root)
+            merkle.verify_inclusion(leaf, index, checkpoint.size, proof, checkpoint.root)
         except VerifierError as error:
             self._broken("2.3", f"not in the log under the checkpoint of {checkpoint.size}: {error.message}", index)
 
     def _broken(self, rule: str, text: str, index: int | None = None) -> None:
         self.findings.append(Finding(ClaimName.LOG, rule, text, index))
+
+
+def _opens(signed: SignedCheckpoint, key: VerifierKey) -> bool:
+    try:
+        open_note(signed.note, [key])
+    except VerifierError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A witness of the policy cosigned a checkpoint of `size`. time: POSIX seconds, as the witness says."""
+
+    size: int
+    witness: str
+    time: int
+    key_type: int
 
 
 @dataclass(slots=True)
@@ -108,43 +129,73 @@ class Witnesses:
     sound: list[SignedCheckpoint]
     transcript: Transcript
     findings: list[Finding] = field(default_factory=list)
-    seen: list[tuple[SignedCheckpoint, str, int]] = field(default_factory=list)
-    newest: dict[int, int] = field(default_factory=dict)
+    seen: list[Sighting] = field(default_factory=list)
+    quorum_size: int = 0
 
     def read(self) -> None:
-        """Verify every line of a witness of the policy; only cosignature/v1 counts (7.1)."""
+        """Verify every line of a witness of the policy on the checkpoints that hold."""
         if self.policy is None:
             return
+        known = {(key.name, key.key_id): (name, key) for name, key in self.policy.witnesses.items()}
         for signed in self.sound:
-            for name, key in self.policy.witnesses.items():
-                if not any((line.name, line.key_id) == (key.name, key.key_id) for line in signed.note.signatures):
+            names = set()
+            size = signed.checkpoint.size
+            for line in dict.fromkeys((line.name, line.key_id) for line in signed.note.signatures):
+                if line not in known:
                     continue
+                name, key = known[line]
                 try:
                     verified = open_note(signed.note, [key]).verified
                 except VerifierError as error:
                     text = f"the cosignature of {name} is not valid: {error.message}"
                     self.findings.append(Finding(ClaimName.WITNESSED, "7.1", text))
                     continue
-                if key.type == COSIGNATURE_V1:
-                    times = [item.timestamp for item in verified if item.timestamp]
-                    self.seen += [(signed, name, time) for time in times]
+                names.add(name)
+                self.seen += [Sighting(size, name, item.timestamp or 0, key.type) for item in verified]
+            if self.satisfied_by(names):
+                self.quorum_size = max(self.quorum_size, size)
 
-    def satisfied_by(self, names: set[str]) -> bool:
+    def satisfied_by(self, names: Iterable[str]) -> bool:
         """Whether these witnesses are a quorum; the policy `quorum none` proves nothing about anybody."""
-        return self.policy is not None and bool(names) and self.policy.satisfied(names)
+        found = set(names)
+        return self.policy is not None and bool(found) and self.policy.satisfied(found)
+
+    def covers(self, index: int) -> bool:
+        """Whether one checkpoint that covers the leaf at index has the cosignatures of a quorum."""
+        return self.quorum_size > index
 
     def covering(self, index: int) -> set[str]:
         """The witnesses that cosigned a checkpoint which covers the leaf at index."""
-        return {name for signed, name, _ in self.seen if signed.checkpoint.size > index}
+        return {sighting.witness for sighting in self.seen if sighting.size > index}
 
-    def before(self, index: int, deadline: int, chains: Mapping[bytes, ChainInfo]) -> dict[str, int]:
-        """Witnesses that saw the anchor at index before deadline (ms), with their smallest usable times in s (7.1)."""
+    def before(
+        self, anchors: Iterable[tuple[int, int]], chains: Mapping[bytes, ChainInfo]
+    ) -> dict[tuple[int, int], dict[str, int]]:
+        """For each anchor, an (index, deadline in ms): the witnesses that saw it before, with their times in s (7.1).
+
+        Of each witness its smallest usable time counts: of cosignature/v1, not 0, and not before a round whose
+        signature is in an entry below that checkpoint's size.
+        """
+        usable = self._usable(chains)
         first: dict[str, int] = {}
-        for signed, name, time in self.seen:
-            size = signed.checkpoint.size
-            if size not in self.newest:
-                below = (event.entry for event in self.transcript.events if event.index < size)
-                self.newest[size] = max((rules.signature_time(entry, chains) for entry in below), default=0)
-            if size > index and 1000 * time >= self.newest[size]:
-                first[name] = min(time, first.get(name, time))
-        return {name: time for name, time in first.items() if 1000 * time < deadline}
+        result = {}
+        for index, deadline in sorted(set(anchors), reverse=True):
+            while usable and usable[-1].size > index:
+                sighting = usable.pop()
+                first[sighting.witness] = min(sighting.time, first.get(sighting.witness, sighting.time))
+            result[index, deadline] = {name: time for name, time in first.items() if 1000 * time < deadline}
+        return result
+
+    def _usable(self, chains: Mapping[bytes, ChainInfo]) -> list[Sighting]:
+        """Sorted by size. `newest[i]` is when the newest round fell due whose signature is in the first i events."""
+        events = self.transcript.events
+        indices = [event.index for event in events]
+        newest = list(accumulate((rules.signature_time(event.entry, chains) for event in events), max, initial=0))
+        usable = [
+            sighting
+            for sighting in self.seen
+            if sighting.key_type == COSIGNATURE_V1
+            and sighting.time
+            and 1000 * sighting.time >= newest[bisect_left(indices, sighting.size)]
+        ]
+        return sorted(usable, key=lambda sighting: sighting.size)

@@ -17,6 +17,7 @@ def conclude(
     remarks: Sequence[str],
     outcomes: Sequence[dict[str, Json]],
     *,
+    unseen: Sequence[dict[str, Json]] = (),
     sandbox_asked: bool,
     require_proven: bool,
 ) -> Verdict:
@@ -42,6 +43,7 @@ def conclude(
         "sandbox": seal.sandbox,
         "replaces": seal.replaces.hex() if seal.replaces is not None else None,
         "outcomes": list(outcomes),
+        "would_have_been": list(unseen),
     }
     return Verdict(sentence, code, tuple(claims), tuple(remarks), facts)
 

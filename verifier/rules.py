@@ -16,7 +16,7 @@ from verifier import ed25519, entries
 from verifier.drand import ChainInfo
 from verifier.encoding import MAX_INTEGER
 from verifier.errors import VerifierError
-from verifier.seeds import contribution_message, session_digest
+from verifier.seeds import contribution_message
 from verifier.session import Logged, Session
 from verifier.transcript import Event
 from verifier.verdict import ClaimName, Finding
@@ -76,8 +76,8 @@ def retired(session: Session, chains: Mapping[bytes, ChainInfo]) -> Iterator[Fin
             yield Finding(ClaimName.ROUND, "2.5", f"round {number} is beyond the retired chain's last one", index)
 
 
-def seal_times(session: Session, chain: ChainInfo) -> Iterator[Finding]:
-    """6.3 for the seal."""
+def seal_times(session: Session, chain: ChainInfo | None) -> Iterator[Finding]:
+    """6.3 for the seal; what needs the chain's clock is left out without the chain."""
 
     def broken(text: str) -> Finding:
         return Finding(ClaimName.UNPREDICTABLE, "6.3", text, session.seal.index)
@@ -85,26 +85,28 @@ def seal_times(session: Session, chain: ChainInfo) -> Iterator[Finding]:
     seal = session.seal.entry
     if seal.close_at is not None and seal.time >= seal.close_at:
         yield broken("sealed at or after its own close_at")
+    if seal.round is not None and seal.round < seal.after.round + 2:
+        yield broken("the round is not two rounds after the newest one known at the seal")
+    if seal.reveal_by > seal.time + MAX_REVEAL:
+        yield broken("reveal_by comes more than 400 days after the seal")
+    if chain is None:
+        return
     if seal.round is not None:
         known = chain.time(seal.round)
         if known < seal.time + 2 * period(chain):
             yield broken("the round comes less than two periods after the seal")
-        if seal.round < seal.after.round + 2:
-            yield broken("the round is not two rounds after the newest one known at the seal")
         if seal.close_at is not None and seal.close_at > known - period(chain):
             yield broken("contributions close less than one period before the round")
     else:
         known = max(seal.time, seal.close_at or 0) + (seal.lead or 0)
     if seal.reveal_by < known + wait(chain):
         yield broken("reveal_by comes too early")
-    if seal.reveal_by > seal.time + MAX_REVEAL:
-        yield broken("reveal_by comes more than 400 days after the seal")
     if max(chain.time(seal.round or 1), chain.time(seal.after.round)) > MAX_INTEGER:
         yield broken("a round whose time is beyond 2^53 - 1")
 
 
-def timelock_times(session: Session, chain: ChainInfo) -> Iterator[Finding]:
-    """6.3 for the timelock, under the timelock's own chain."""
+def timelock(session: Session, chain: ChainInfo) -> Iterator[Finding]:
+    """6.3 and 7.3 for the timelock's round, under the timelock's own chain."""
     seal = session.seal.entry
     if seal.timelock is None:
         return
@@ -112,6 +114,9 @@ def timelock_times(session: Session, chain: ChainInfo) -> Iterator[Finding]:
     if not seal.reveal_by <= opens_at <= seal.reveal_by + MAX_TIMELOCK or opens_at > MAX_INTEGER:
         text = "the timelock's round is not within 31 days from reveal_by"
         yield Finding(ClaimName.UNPREDICTABLE, "6.3", text, session.seal.index)
+    if chain.scheme.chained:
+        text = "a chained scheme cannot carry a timelock"
+        yield Finding(ClaimName.CUSTODY, "7.3", text, session.seal.index)
 
 
 def draw_times(session: Session) -> Iterator[Finding]:
@@ -149,10 +154,11 @@ def contributions(session: Session) -> Iterator[Finding]:
             yield broken("called, drawn or revealed without a close", min(logged.index for logged in going_on))
     if len(session.contributions) > entries.MAX_CONTRIBUTIONS:
         yield broken("more than 10,000 contributions", session.contributions[-1].index)
+    listed = {participant.id: participant.key for participant in seal.participants}
     for event in session.contributions:
         if seal.close_at is not None and event.entry.time > seal.close_at:
             yield broken("a contribution after close_at", event.index)
-        yield from _contributor(session, event, event.entry, 0, "", 0, "")
+        yield from _contributor(session, listed, event, event.entry, 0, "", 0, "")
     for call in session.calls.values():
         seen = Counter(item.participant for item in call.entry.contributions)
         for participant in (name for name, times in seen.items() if times > 1):
@@ -160,11 +166,12 @@ def contributions(session: Session) -> Iterator[Finding]:
             yield Finding(ClaimName.SOLE, "6.1", text, call.index)
         for item in call.entry.contributions:
             of = call.entry
-            yield from _contributor(session, call, item, of.draw, of.recipe, of.n, of.purpose)
+            yield from _contributor(session, listed, call, item, of.draw, of.recipe, of.n, of.purpose)
 
 
 def _contributor(
     session: Session,
+    listed: Mapping[str, bytes | None],
     at: Logged[entries.Entry],
     item: entries.Contribution | entries.CallContribution,
     k: int,
@@ -172,7 +179,6 @@ def _contributor(
     n: int,
     purpose: str,
 ) -> Iterator[Finding]:
-    listed = {participant.id: participant.key for participant in session.seal.entry.participants}
     if item.participant not in listed and not session.seal.entry.open:
         text = f"{item.participant!r} is not a participant"
         yield Finding(ClaimName.CONTRIBUTIONS, "6.4", text, at.index)
@@ -195,10 +201,10 @@ def close_times(session: Session, chain: ChainInfo | None) -> Iterator[Finding]:
     if close is None or seal.close_at is None:
         return
 
-    def broken(text: str, index: int = close.index) -> Finding:
-        return Finding(ClaimName.UNPREDICTABLE, "6.5", text, index)
+    def broken(text: str) -> Finding:
+        return Finding(ClaimName.UNPREDICTABLE, "6.5", text, close.index)
 
-    contributed = {event.entry.participant for event in session.contributions if event.index < close.index}
+    contributed = {event.entry.participant for event in session.contributions}
     everyone = not seal.open and all(participant.id in contributed for participant in seal.participants)
     if close.entry.time <= seal.close_at and not everyone:
         yield broken("closed early, though not every listed participant had contributed")
@@ -208,21 +214,24 @@ def close_times(session: Session, chain: ChainInfo | None) -> Iterator[Finding]:
         yield broken("closed after the first call")
     if close.entry.contributions < seal.min_contributions:
         yield broken("closed with fewer contributions than the minimum")
-    for event in session.contributions:
-        if event.index > close.index:
-            yield broken("a contribution after the close", event.index)
 
 
-def calls(session: Session, chain: ChainInfo) -> Iterator[Finding]:
-    """6.3 and 6.6 for the calls of a live session."""
+def calls(session: Session, chain: ChainInfo | None) -> Iterator[Finding]:
+    """6.3 and 6.6 for the calls of a live session; what needs the chain's clock is left out without the chain."""
 
     def broken(text: str, index: int, rule: str = "6.6") -> Finding:
         return Finding(ClaimName.UNPREDICTABLE, rule, text, index)
 
     seal = session.seal.entry
-    for call in session.calls.values():
+    for k, call in enumerate(session.calls.values(), 1):
+        if call.entry.draw != k:
+            text = f"call {call.entry.draw} where call {k} is due"
+            yield broken(text, call.index)
+            yield Finding(ClaimName.COMPLETE, "6.6", text, call.index)
         if call.entry.draw > seal.links:
             yield broken("a call beyond the last link", call.index)
+        if chain is None:
+            continue
         if call.entry.round != chain.first_at(call.entry.time + (seal.lead or 0)):
             yield broken("the call does not name the first round after its lead", call.index)
         if chain.time(call.entry.round) >= seal.reveal_by:
@@ -254,19 +263,26 @@ def live_draws(session: Session) -> Iterator[Finding]:
         before = k
 
 
-def anchors(session: Session, events: tuple[Event, ...]) -> Iterator[Finding]:
+def anchors(session: Session) -> list[tuple[int, int]]:
+    """The (index, round) of what pins each round (7.1): a match's close or seal, each call, a void without outcome."""
+    number = session.seal.entry.round
+    if number is None:
+        return [(call.index, call.entry.round) for call in session.calls.values()]
+    pinned = [session.anchor.index] if session.anchor is not None else []
+    if session.void is not None and session.void.entry.reason in {"host", "below-minimum"}:
+        pinned.append(session.void.index)
+    return [(index, number) for index in pinned]
+
+
+def anchored_before(session: Session, events: tuple[Event, ...]) -> Iterator[Finding]:
     """6.7: no signature of the round, or of a later one, at or below the anchor's index."""
-    seal = session.seal.entry
-    pinned: list[tuple[int, int]] = [(call.index, call.entry.round) for call in session.calls.values()]
-    if session.anchor is not None and seal.round is not None:
-        pinned.append((session.anchor.index, seal.round))
-    newest = list(accumulate(signatures(events, seal.chain), lambda before, this: (this[0], max(before[1], this[1]))))
-    for anchor, number in pinned:
+    known = signatures(events, session.seal.entry.chain)
+    newest = list(accumulate(known, lambda before, this: (this[0], max(before[1], this[1]))))
+    for anchor, number in anchors(session):
         position = bisect_right(newest, (anchor, MAX_INTEGER))
         if position and newest[position - 1][1] >= number:
-            text = (
-                f"round {newest[position - 1][1]} was in the log already when what rests on round {number} was pinned"
-            )
+            early = newest[position - 1][1]
+            text = f"round {early} was in the log already when what rests on round {number} was pinned"
             yield Finding(ClaimName.UNPREDICTABLE, "6.7", text, anchor)
 
 
@@ -293,9 +309,6 @@ def complete(session: Session) -> Iterator[Finding]:
             yield broken(f"{event.entry.recipe}: number {event.entry.n} does not follow", event.index)
         length = len(event.entry.outcomes) if isinstance(event.entry, entries.Draw) else 1
         following[event.entry.recipe] = event.entry.n + length - 1
-    for k, call in enumerate(session.calls.values(), 1):
-        if call.entry.draw != k:
-            yield broken(f"call {call.entry.draw} where call {k} is due", call.index)
     for draw in session.draws:
         call_or_none = session.call_of(draw.entry.draw)
         number = seal.round if call_or_none is None else call_or_none.entry.round
@@ -313,8 +326,7 @@ def _close_agrees(session: Session, close: Logged[entries.Close]) -> Iterator[Fi
     if close.entry.contributions != len(session.contributions):
         text = f"the close counts {close.entry.contributions} contributions, shown are {len(session.contributions)}"
         yield Finding(ClaimName.COMPLETE, "3.6", text, close.index)
-    pairs = [(event.entry.participant, event.entry.entropy) for event in session.contributions]
-    if close.entry.digest != session_digest(session.seal.leaf, pairs):
+    if close.entry.digest != session.digest():
         yield Finding(ClaimName.COMPLETE, "4.1", "the close's digest is not that of the contributions", close.index)
 
 
@@ -344,6 +356,9 @@ def _reveal_agrees(session: Session, reveal: Logged[entries.Reveal]) -> Iterator
         yield Finding(ClaimName.COMPLETE, "6.7", "revealed before the round", reveal.index)
     for call in session.open_calls():
         yield Finding(ClaimName.COMPLETE, "6.7", f"call {call.entry.draw} was never drawn", call.index)
+    if session.live and reveal.entry.by != "service":
+        text = f"a live session is revealed by the service, this one by {reveal.entry.by}"
+        yield Finding(ClaimName.COMPLETE, "6.7", text, reveal.index)
 
 
 def drawn_counts(session: Session) -> Counter[str]:
@@ -354,91 +369,15 @@ def drawn_counts(session: Session) -> Counter[str]:
     return drawn
 
 
-def void(session: Session, events: tuple[Event, ...], chain: ChainInfo) -> Iterator[Finding]:
-    """6.12: a void is allowed only for its reasons."""
-    if session.void is None:
+def remarks(session: Session, chain: ChainInfo | None) -> Iterator[str]:
+    """What is flagged without failing a claim: late draws and reveals, a stale `after`, an odd revealer."""
+    seal = session.seal.entry
+    if session.reveal is not None:
+        by = session.reveal.entry.by
+        if (by == "timelock" and seal.timelock is None) or (by == "host" and seal.custody != "host"):
+            yield f"The reveal says that it was made by the {by}, which this seal does not provide for."
+    if chain is None:
         return
-    event, seal = session.void, session.seal.entry
-    entry = event.entry
-    allowed = _VOIDS.get(entry.reason)
-    problem = "no reason that the protocol knows" if allowed is None else allowed(session, events, chain)
-    if problem:
-        yield Finding(ClaimName.CUSTODY, "6.12", f"void for {entry.reason!r}: {problem}", event.index)
-    if seal.round is None and session.calls and entry.reason not in {"no-round", "missed-reveal"}:
-        yield Finding(ClaimName.CUSTODY, "6.12", "after the first call a session does not end so", event.index)
-
-
-def _known(session: Session, events: tuple[Event, ...], number: int) -> bool:
-    at = session.void.index if session.void else 0
-    return any(index < at and known >= number for index, known in signatures(events, session.seal.entry.chain))
-
-
-def _void_host(session: Session, events: tuple[Event, ...], chain: ChainInfo) -> str | None:
-    assert session.void is not None
-    number = session.seal.entry.round
-    if number is None:
-        return "after the first call" if session.calls else None
-    if session.void.entry.time >= chain.time(number):
-        return "at or after the round's time"
-    return "the round was known already" if _known(session, events, number) else None
-
-
-def _void_below_minimum(session: Session, _: tuple[Event, ...], chain: ChainInfo) -> str | None:
-    assert session.void is not None
-    seal, time = session.seal.entry, session.void.entry.time
-    if session.close is not None or seal.close_at is None:
-        return "it stands in place of a close"
-    if len(session.contributions) >= seal.min_contributions:
-        return "the minimum was reached"
-    if time <= seal.close_at:
-        return "before close_at had passed"
-    if session.calls or (seal.round is not None and time >= chain.time(seal.round)):
-        return "after the round's time or the first call"
-    return None
-
-
-def _void_missed_close(session: Session, _: tuple[Event, ...], chain: ChainInfo) -> str | None:
-    assert session.void is not None
-    seal = session.seal.entry
-    if seal.round is None or seal.close_at is None or session.close is not None:
-        return "only of a match that takes contributions and was not closed"
-    return "before the round's time" if session.void.entry.time < chain.time(seal.round) else None
-
-
-def _void_no_round(session: Session, events: tuple[Event, ...], _: ChainInfo) -> str | None:
-    assert session.void is not None
-    if session.void.entry.time < session.seal.entry.reveal_by:
-        return "before reveal_by"
-    number = session.seal.entry.round
-    waiting = [number] if number is not None else [call.entry.round for call in session.open_calls()]
-    if not waiting:
-        return "no call waits for a round"
-    return "the round was known already" if _known(session, events, max(waiting)) else None
-
-
-def _void_missed_reveal(session: Session, _: tuple[Event, ...], chain: ChainInfo) -> str | None:
-    assert session.void is not None
-    seal, time = session.seal.entry, session.void.entry.time
-    numbers = [seal.round] if seal.round is not None else [call.entry.round for call in session.calls.values()]
-    needed = [session.round_of(number) for number in numbers]
-    known = [event.entry.time for event in needed if event is not None and event.index < session.void.index]
-    if time < seal.reveal_by or len(known) < len(needed):
-        return "before reveal_by, or before its round was logged"
-    return "too soon after the last round it needed" if known and time < max(known) + wait(chain) else None
-
-
-_VOIDS: Final = {
-    "host": _void_host,
-    "below-minimum": _void_below_minimum,
-    "missed-close": _void_missed_close,
-    "no-round": _void_no_round,
-    "missed-reveal": _void_missed_reveal,
-}
-
-
-def remarks(session: Session, chain: ChainInfo) -> Iterator[str]:
-    """What is flagged without failing a claim: late draws and reveals (6.3), a stale `after` (6.10)."""
-    seal = session.seal.entry
     late_from = seal.reveal_by + wait(chain)
     for draw in session.draws:
         if draw.entry.time >= late_from:

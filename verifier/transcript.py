@@ -23,7 +23,6 @@ from verifier.encoding import (
     parse_base64,
     parse_decimal,
     parse_document_json,
-    parse_hex,
 )
 from verifier.errors import Code, FormatError, VerifierError
 from verifier.merkle import leaf_hash
@@ -33,8 +32,6 @@ T = TypeVar("T")
 
 FORMAT: Final = "fair-beacon/transcript/v1"
 HASH_BYTES: Final = 32
-MAX_PROOF: Final = 63
-_INFO: Final = ("hash", "public_key", "period", "genesis_time", "genesis_seed", "scheme", "beacon_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,22 +178,14 @@ def _hash(value: Json) -> bytes:
 
 
 def _proof(value: Json) -> tuple[bytes, ...]:
-    proof = _list(value, _hash)
-    if len(proof) > MAX_PROOF:
-        raise FormatError(Code.DOCUMENT, f"a proof has at most {MAX_PROOF} hashes")
-    return proof
+    return _list(value, _hash)
 
 
 def _info(value: Json) -> dict[str, Json]:
-    info = _object(value, set(_INFO))
-    for name in ("period", "genesis_time"):
-        if type(info[name]) is not int:
-            raise FormatError(Code.DOCUMENT, f"{name} is an integer")
-    for name in ("scheme", "beacon_id"):
-        _text(info[name])
-    for name in ("hash", "public_key", "genesis_seed"):
-        parse_hex(info[name])
-    return info
+    try:
+        return entries.parse_info(value)
+    except FormatError as error:
+        raise FormatError(error.code, f"chain: {error.message}") from error
 
 
 def _event(value: Json) -> Event:
@@ -240,8 +229,8 @@ def _check_events(transcript: Transcript) -> None:
     if seal is None:
         raise FormatError(Code.DOCUMENT, "no seal among several events")
     if not transcript.consecutive:
-        used = rounds_used(transcript)
-        if any(not _belongs(event, seal, used) for event in events):
+        session, used = seal.leaf, rounds_used(transcript)
+        if any(event is not seal and not _belongs(event.entry, session, used) for event in events):
             raise FormatError(Code.DOCUMENT, "a leaf of another session among events that are not consecutive")
     elif events[0] is not seal:
         raise FormatError(Code.DOCUMENT, "consecutive events start with the session's seal")
@@ -254,20 +243,18 @@ def rounds_used(transcript: Transcript) -> set[tuple[bytes, int]]:
         return set()
     seal = event.entry
     assert isinstance(seal, entries.Seal)
+    session = event.leaf
     used = {(seal.chain, seal.round)} if seal.round is not None else set()
     if seal.timelock is not None:
         used.add((seal.timelock.chain, seal.timelock.round))
     for other in transcript.events:
-        if isinstance(other.entry, entries.Call) and other.entry.session == event.leaf:
+        if isinstance(other.entry, entries.Call) and other.entry.session == session:
             used.add((seal.chain, other.entry.round))
     return used
 
 
-def _belongs(event: Event, seal: Event, used: set[tuple[bytes, int]]) -> bool:
-    """Whether an event is one of the session's own, or a round that it uses."""
-    entry = event.entry
+def _belongs(entry: entries.Entry, session: bytes, used: set[tuple[bytes, int]]) -> bool:
+    """Whether an entry is one of the session's own (beside its seal), or a round that it uses."""
     if isinstance(entry, entries.Round):
         return (entry.chain, entry.round) in used
-    if isinstance(entry, entries.Log | entries.Chain | entries.Seal):
-        return event is seal
-    return entry.session == seal.leaf
+    return isinstance(entry, entries.SessionEntry) and entry.session == session
