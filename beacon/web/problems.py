@@ -44,7 +44,7 @@ def problem(error: ApiError, request: web.Request, headers: dict[str, str] | Non
     """The problem document of an error, with the headers that its status asks for."""
     row = error.problem
     headers = dict(headers or {})
-    if error.retry_after is not None:
+    if error.retry_after is not None and row.retryable:
         headers["Retry-After"] = str(max(1, error.retry_after))
     if row.status == web.HTTPUnauthorized.status_code:
         headers["WWW-Authenticate"] = 'Bearer realm="fair-beacon"'
