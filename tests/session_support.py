@@ -84,14 +84,13 @@ class MemorySeeds:
 class Service:
     """Everything that `beacon.app` wires, but the network."""
 
-    def __init__(self, path, clock, rounds, seeds, **log_options):
+    def __init__(self, path, clock, rounds, seeds, *, chain=QUICKNET, **log_options):
         self.clock, self.rounds, self.seeds = clock, rounds, seeds
         signer = SigningKey(bytes(32), ORIGIN)
         self.vkey = signer.vkey
         self.book = Book()
         self.log = Log.open(path / "log.db", signer, clock, [self.book], **log_options)
         custody = Custody(bytes(range(32)), seeds)
-        chains = {"quicknet": QUICKNET}
         self.sessions = Sessions(
             book=self.book,
             log=self.log,
@@ -100,12 +99,12 @@ class Service:
             transcripts=Transcripts(self.log, ORIGIN, str(self.vkey)),
             clock=clock,
             origin=ORIGIN,
-            chains=chains,
+            chains={"real": chain},
             sandbox_only=[],
-            default_chain="quicknet",
+            default_chain="real",
             defaults=SessionSettings(),
         )
-        self.keeper = Keeper(self.book, self.log, rounds, custody, clock, {QUICKNET.hash: QUICKNET})
+        self.keeper = Keeper(self.book, self.log, rounds, custody, clock, {chain.hash: chain})
         self.keeper.start()
 
     async def seal(self, host=ALICE, **fields):

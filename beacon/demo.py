@@ -1,0 +1,320 @@
+"""`beacon demo`: a short backgammon match on this machine, from the seal to the verdict, and three attempts to cheat.
+
+The devnet, the service and the verifier are the real programs in processes of their own, on loopback ports; the demo is
+the game host and its two players. The chain is the devnet's and the host a sandbox host: a test, not a game.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import click
+
+from verifier.drand import parse_relay_info
+from verifier.encoding import encode_json
+
+ORIGIN: Final = "localhost/fair-beacon-demo"
+HOST: Final = "demo"
+PERIOD: Final = 2
+TURNS: Final = 20
+START_SECONDS: Final = 20.0
+FACES: Final = "⚀⚁⚂⚃⚄⚅"
+FILES: Final = ("transcript.json", "chain.json", "log.vkey")
+_URL: Final = re.compile(rb"http://127\.0\.0\.1:\d+")
+
+
+class DemoError(click.ClickException):
+    """The demo could not go on; the message says where."""
+
+
+@click.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep transcript.json, chain.json, log.vkey and each receipt in this folder. It must be new or empty.",
+)
+def main(out: Path | None) -> None:
+    """Play a short backgammon match on this machine, without the internet, and check it with the real verifier.
+
+    It starts a drand-compatible devnet and the service on loopback ports, seals a session as a sandbox host, lets two
+    players contribute, waits for the round, draws an opening and twenty turns, reveals the seed, and runs `verifier
+    check` on the transcript. Then it changes a die, a contribution and the round in copies, and shows what the verifier
+    says. It takes less than half a minute and leaves nothing behind, except in the folder of --out.
+    """
+    if out is not None and out.exists() and any(out.iterdir()):
+        raise click.UsageError(f"{out} is not empty; name a new folder")
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="beacon-demo-") as folder:
+        kept = out if out is not None else Path(folder) / "out"
+        kept.mkdir(parents=True, exist_ok=True)
+        asyncio.run(_Demo(Path(folder), kept).run())
+    _say("", f"That took {time.monotonic() - began:.0f} seconds.")
+    if out is None:
+        _say("", "Keep the files with `beacon demo --out DIR`, and look at them yourself.")
+    else:
+        _say(
+            "",
+            f"Kept in {out}: {', '.join(FILES)}, receipts/. Check it again, as often and as often changed as you like:",
+        )
+        command = f"verifier check {out}/transcript.json --log-key {out}/log.vkey --chain {out}/chain.json --sandbox"
+        _say("", f"    {command}")
+
+
+@dataclass
+class _Demo:
+    folder: Path
+    out: Path
+    receipts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+
+    async def run(self) -> None:
+        click.secho("fair-beacon demo: a backgammon match between White and Black", bold=True)
+        _say("", "Everything runs on this machine. It is a sandbox: a test network, a test host, a test, not a game.\n")
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(aiohttp.ClientSession())
+            relay = await stack.enter_async_context(_serving("devnet", "--port", "0", "--period", str(PERIOD)))
+            await self._keep_chain(client, relay)
+            _say("devnet", f"a drand-compatible test network with a fresh key, a round every {PERIOD} s, at {relay}")
+            token = await self._initialise(relay)
+            url = await stack.enter_async_context(_serving("serve", "--dir", str(self.folder / "data")))
+            _say("service", f"the beacon, at {url}; it believes no relay and checks each round's BLS signature")
+            client.headers["Authorization"] = f"Bearer {token}"
+            await _until_ready(client, url)
+            await self._play(client, url)
+        await self._verify()
+        await self._cheat()
+
+    async def _keep_chain(self, client: aiohttp.ClientSession, relay: str) -> None:
+        async with client.get(f"{relay}/info") as answer:
+            info = parse_relay_info(await answer.json())
+        (self.out / "chain.json").write_text(json.dumps(info.as_dict(), indent=2) + "\n")
+
+    async def _initialise(self, relay: str) -> str:
+        data, chain = str(self.folder / "data"), str(self.out / "chain.json")
+        made = await _beacon("init", data, "--origin", ORIGIN, "--chain-file", chain, "--relay", relay, "--json")
+        (self.out / "log.vkey").write_text(json.loads(made)["vkey"] + "\n")
+        # A demo takes any free port.
+        config = self.folder / "data" / "beacon.toml"
+        config.write_text(re.sub(r"(?m)^port = \d+$", "port = 0", config.read_text()))
+        return str(json.loads(await _beacon("hosts", "add", HOST, "--sandbox", "--dir", data, "--json"))["token"])
+
+    async def _play(self, client: aiohttp.ClientSession, url: str) -> None:
+        sealed = await self._post(client, f"{url}/v1/sessions", "seal", _seal())
+        session, number = sealed["session"], sealed["round"]
+        wait = (sealed["round_time"] - time.time_ns() // 1_000_000) / 1000
+        _say("sealed", f"session {session[:16]}..., entry {sealed['index']} of the log")
+        _say("", f"the seed's SHA-256 is public: {sealed['commitment']}")
+        _say("", f"it counts only together with round {number}, which comes in {wait:.1f} s and which nobody knows yet")
+        base = f"{url}/v1/sessions/{session}"
+        for player in ("white", "black"):
+            entropy = secrets.token_hex(16)
+            body = {"participant": player, "entropy": entropy}
+            answer = await self._post(client, f"{base}/contributions", f"contribution-{player}", body)
+            _say("entropy", f"{player} throws in {entropy} and keeps the receipt")
+        _say("closed", f"both have contributed: the log pins it all before the round (entry {answer['close_index']})")
+        await _until_round(client, base, number)
+        _say("round", f"round {number} is in, its signature verified, in the log")
+        for recipe, count, purpose in (("opening", 1, "opening"), ("turn", TURNS, "turns")):
+            body = {"recipe": recipe, "count": count, "purpose": purpose}
+            drawn = await self._post(client, f"{base}/draws", f"draw-{recipe}", body)
+            _say(purpose, "  ".join(_dice(roll) for roll in drawn["outcomes"]))
+        await self._post(client, f"{base}/reveal", "reveal", {})
+        _say("revealed", "the seed is public: from now on anyone can redo every roll")
+        async with client.get(f"{base}/transcript") as answer:
+            (self.out / "transcript.json").write_bytes(await answer.read())
+        folder = self.out / "receipts"
+        folder.mkdir()
+        for position, (name, document) in enumerate(self.receipts, 1):
+            (folder / f"{position:02}-{name}.json").write_bytes(encode_json(document) + b"\n")
+
+    async def _post(self, client: aiohttp.ClientSession, url: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        async with client.post(url, json=body) as answer:
+            result: dict[str, Any] = await answer.json()
+        if not answer.ok:
+            raise DemoError(f"{name}: {result.get('code')}: {result.get('detail')}")
+        self.receipts += [(name, document) for document in result.get("receipts", [result.get("receipt")])]
+        return result
+
+    async def _verify(self) -> None:
+        click.secho("\nNow the verifier, which trusts nothing of this but the log's key and the chain's:", bold=True)
+        code, output = await self._check(self.out / "transcript.json")
+        click.echo(output)
+        if code != 0:
+            raise DemoError(f"the verifier does not accept the transcript (exit {code})")
+        receipt = min((self.out / "receipts").glob("*contribution-white*"))
+        transcript = str(self.out / "transcript.json")
+        arguments = ("receipt", str(receipt), "--transcript", transcript, "--log-key", str(self.out / "log.vkey"))
+        code, output = await _run("verifier", *arguments)
+        _say("white", f"is what I threw in part of it? {output.splitlines()[0]}")
+        if code != 0:
+            raise DemoError(f"the verifier does not find White's receipt (exit {code})")
+
+    async def _cheat(self) -> None:
+        click.secho("\nAnd if somebody changes the transcript?", bold=True)
+        document = json.loads((self.out / "transcript.json").read_bytes())
+        for name, kind, change in (
+            ("a die", "draw", _change_die),
+            ("a contribution", "contribution", _change_entropy),
+            ("the round", "round", _change_signature),
+        ):
+            copy = json.loads(json.dumps(document))
+            event = next(event for event in copy["events"] if json.loads(event["entry"])["type"] == kind)
+            entry = json.loads(event["entry"])
+            change(entry)
+            event["entry"] = encode_json(entry).decode()
+            path = self.folder / "changed.json"
+            path.write_bytes(encode_json(copy))
+            code, output = await self._check(path, "--json")
+            verdict = json.loads(output)
+            failed = [claim["claim"] for claim in verdict["claims"] if claim["state"] == "FAILED"]
+            _say(name, f"exit {code}: {verdict['headline']}")
+            if code != 1 or "log" not in failed:
+                raise DemoError(f"the verifier did not notice that {name} was changed")
+
+    async def _check(self, path: Path, *options: str) -> tuple[int, str]:
+        key, chain = str(self.out / "log.vkey"), str(self.out / "chain.json")
+        return await _run("verifier", "check", str(path), "--log-key", key, "--chain", chain, "--sandbox", *options)
+
+
+def _seal() -> dict[str, Any]:
+    now = time.time_ns() // 1_000_000
+    dice = {"kind": "dice", "count": 2, "sides": 6}
+    return {
+        "label": "demo match",
+        "round_at": now + 3 * PERIOD * 1_000,
+        "participants": [{"id": "white"}, {"id": "black"}],
+        "min_contributions": 2,
+        "recipes": {"opening": {**dice, "reroll_ties": True}, "turn": dice},
+    }
+
+
+def _change_die(entry: dict[str, Any]) -> None:
+    roll = entry["outcomes"][0]
+    roll[0] = roll[0] % 6 + 1
+
+
+def _change_entropy(entry: dict[str, Any]) -> None:
+    entry["entropy"] = ("0" if entry["entropy"][0] != "0" else "1") + entry["entropy"][1:]
+
+
+def _change_signature(entry: dict[str, Any]) -> None:
+    entry["signature"] = entry["signature"][:-1] + ("0" if entry["signature"][-1] != "0" else "1")
+
+
+def _dice(roll: list[int]) -> str:
+    return "".join(FACES[face - 1] for face in roll) + f" {'-'.join(map(str, roll))}"
+
+
+def _say(what: str, text: str) -> None:
+    click.echo(f"{click.style(f'{what:>15}', fg='cyan')}  {text}")
+
+
+async def _until_ready(client: aiohttp.ClientSession, url: str) -> None:
+    """Wait until the service has verified a round and knows the time by the chain."""
+    deadline = time.monotonic() + START_SECONDS
+    with _progress("the service verifies its first round") as progress:
+        while time.monotonic() < deadline:
+            progress()
+            async with client.get(f"{url}/readyz") as answer:
+                if answer.ok:
+                    return
+            await asyncio.sleep(0.2)
+    raise DemoError(f"the service was not ready within {START_SECONDS:.0f} seconds")
+
+
+async def _until_round(client: aiohttp.ClientSession, base: str, number: int) -> None:
+    deadline = time.monotonic() + START_SECONDS + 3 * PERIOD
+    with _progress(f"waiting for round {number}") as progress:
+        while time.monotonic() < deadline:
+            progress()
+            async with client.get(base) as answer:
+                view = await answer.json()
+            if view["state"] == "anchored":
+                return
+            await asyncio.sleep(0.2)
+    raise DemoError(f"round {number} did not come")
+
+
+@contextlib.contextmanager
+def _progress(text: str) -> Any:
+    """A line that shows that time passes: redrawn on a terminal, written once elsewhere."""
+    began, terminal = time.monotonic(), sys.stdout.isatty()
+    if not terminal:
+        _say("", f"({text})")
+
+    def show() -> None:
+        if terminal:
+            click.echo(f"\r{'':>15}  {text}: {time.monotonic() - began:.1f} s ", nl=False)
+
+    try:
+        yield show
+    finally:
+        if terminal:
+            click.echo("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r", nl=False)
+
+
+async def _beacon(*arguments: str) -> str:
+    code, output = await _run("beacon", *arguments)
+    if code != 0:
+        raise DemoError(f"beacon {arguments[0]} failed: {output.strip()}")
+    return output
+
+
+async def _run(program: str, *arguments: str) -> tuple[int, str]:
+    """Run one of our programs to its end; its exit code, and what it wrote (standard error only where it failed)."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        program,
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    output, errors = await process.communicate()
+    text = output.decode()
+    return process.returncode or 0, text if text.strip() else errors.decode()
+
+
+@contextlib.asynccontextmanager
+async def _serving(*arguments: str) -> AsyncIterator[str]:
+    """Run one of our servers while the block runs; the URL that it says it listens on."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "beacon",
+        *arguments,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            url = None
+            while url is None:
+                line = await process.stdout.readline()
+                if not line:
+                    raise DemoError(f"beacon {arguments[0]} ended before it listened")
+                url = _URL.search(line)
+        yield url.group().decode()
+    except TimeoutError as error:
+        raise DemoError(f"beacon {arguments[0]} did not listen within {START_SECONDS:.0f} seconds") from error
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), START_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
