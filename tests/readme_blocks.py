@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import verifier.cli
 from click.testing import CliRunner
 
 import beacon.cli
-import verifier.cli
 from beacon.errors import PROBLEMS
 from beacon.settings import Settings, setting_names
 from beacon.web.application import build_web
@@ -45,8 +45,7 @@ def routes() -> str:
 
 def settings() -> str:
     rows = ["| key | meaning |", "|---|---|"]
-    for path in setting_names():
-        rows.append(f"| `{'.'.join(path)}` | {_description(path)} |")
+    rows += [f"| `{'.'.join(path)}` | {_description(path)} |" for path in setting_names()]
     return "\n".join(rows) + "\n"
 
 
