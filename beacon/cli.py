@@ -57,7 +57,21 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+class _WithDemo(click.Group):
+    """The commands of this module, and `demo`, which the others need not wait for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "demo"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name != "demo":
+            return super().get_command(ctx, cmd_name)
+        from beacon.demo import main as demo  # noqa: PLC0415 - see above
+
+        return demo
+
+
+@click.group(cls=_WithDemo, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fair-beacon")
 def main() -> None:
     """A randomness beacon for games.
@@ -73,7 +87,7 @@ def main() -> None:
     """
 
 
-@main.command(epilog=EPILOG)
+@main.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(
     "--origin",
@@ -144,15 +158,15 @@ def serve(directory: Path) -> None:
         raise click.ClickException(f"stopped: {reason}")
 
 
-@main.group(epilog=EPILOG)
+@main.group()
 def hosts() -> None:
     """Who may write: game servers and their tokens.
 
-    These commands work beside a running service, and take effect at once.
+    These commands work beside a running service, and take effect within a second.
     """
 
 
-@hosts.command(epilog=EPILOG)
+@hosts.command()
 @click.argument("name")
 @click.option("--sandbox", is_flag=True, help="A host for tests: its sessions are marked as no games, for ever.")
 @directory_option
@@ -171,7 +185,7 @@ def add(name: str, sandbox: bool, directory: Path, as_json: bool) -> None:
     click.echo(f"the token of {name}; it is not shown again", err=True)
 
 
-@hosts.command(name="list", epilog=EPILOG)
+@hosts.command(name="list")
 @directory_option
 @json_option
 def list_(directory: Path, as_json: bool) -> None:
@@ -187,7 +201,7 @@ def list_(directory: Path, as_json: bool) -> None:
             click.echo(f"  {token.id}  made {_utc(token.created)}  {state}")
 
 
-@hosts.command(epilog=EPILOG)
+@hosts.command()
 @click.argument("name")
 @click.option("--token", "token_id", show_default="all", help="The id of one token, as `beacon hosts list` shows it.")
 @directory_option
@@ -203,7 +217,7 @@ def revoke(name: str, token_id: str | None, directory: Path, as_json: bool) -> N
         click.echo(f"revoked {count} of {name}'s tokens")
 
 
-@main.group(epilog=EPILOG)
+@main.group()
 def log() -> None:
     """Look after the log of a data directory."""
 
@@ -237,7 +251,7 @@ def check(directory: Path, file: Path | None, log_key: str | None, as_json: bool
         raise click.exceptions.Exit(1)
 
 
-@log.command(epilog=EPILOG)
+@log.command()
 @directory_option
 @json_option
 def rebuild(directory: Path, as_json: bool) -> None:
@@ -264,7 +278,7 @@ def _log_to_check(directory: Path, file: Path | None, log_key: str | None) -> tu
     return settings.log_db, log_signer(settings).vkey
 
 
-@main.command(epilog=EPILOG)
+@main.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind.")
 @click.option(
     "--port", default=8081, show_default=True, type=click.IntRange(0, 65_535), help="TCP port; 0: a free one."
@@ -308,15 +322,6 @@ async def _until_told(work: Coroutine[Any, Any, None]) -> None:
         loop.add_signal_handler(number, task.cancel)
     with suppress(asyncio.CancelledError):
         await task
-
-
-@main.command(context_settings={"ignore_unknown_options": True}, add_help_option=False)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def demo(arguments: tuple[str, ...]) -> None:
-    """Play a short game on this machine, without the internet, and check it with the real verifier."""
-    from beacon.demo import main as run  # noqa: PLC0415 - the other commands start faster without it
-
-    run(args=list(arguments), prog_name="beacon demo")
 
 
 def _with_hosts(directory: Path, work: Callable[[HostStore], Coroutine[Any, Any, T]]) -> T:

@@ -59,12 +59,15 @@ def _description(path: tuple[str, ...]) -> str:
 
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Every command and group that has a help text, by the words that call it."""
-    waiting = list(PROGRAMS.items())
+    waiting: list[tuple[str, click.Command | None]] = list(PROGRAMS.items())
     while waiting:
         words, command = waiting.pop(0)
+        assert command is not None, words
         yield words, command
         if isinstance(command, click.Group):
-            waiting += [(f"{words} {name}", below) for name, below in command.commands.items()]
+            context = click.Context(command)
+            names = command.list_commands(context)
+            waiting += [(f"{words} {name}", command.get_command(context, name)) for name in names]
 
 
 def help_of(words: str) -> str:

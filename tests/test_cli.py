@@ -407,4 +407,5 @@ def test_every_group_teaches_without_arguments() -> None:
     for arguments in ([], ["hosts"], ["log"]):
         result = CliRunner().invoke(main, arguments)
         assert "Commands:" in result.output
-        assert "Exit codes:" in result.output
+    assert "Exit codes:" in run("--help").output
+    assert "demo" in run("--help").output
