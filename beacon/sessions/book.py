@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from sqlite_utils import Database
 
 from beacon.log import reads
+from beacon.sessions import wire
 from beacon.sessions.state import LoggedRound, SessionState, anchored, fold, sealed
 from verifier import entries
 from verifier.encoding import Json
@@ -81,7 +82,7 @@ class Book:
             self._publish(state)
 
     def applied(self, db: Database, index: int, entry: bytes, leaf_hash: bytes) -> None:
-        parsed = parse_entry(entry)
+        parsed = wire.parse(entry)
         match parsed:
             case entries.Seal():
                 self._seal(db, index, leaf_hash, parsed)

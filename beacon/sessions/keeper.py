@@ -18,13 +18,13 @@ from beacon.clock import Clock
 from beacon.errors import ApiError
 from beacon.log.log import Log
 from beacon.rounds.rounds import Rounds
-from beacon.sessions import commands, rules
+from beacon.sessions import commands, rules, wire
 from beacon.sessions.book import Book
 from beacon.sessions.custody import Custody
 from beacon.sessions.state import SessionState
 from beacon.store.errors import StoreError
 from verifier.drand import ChainInfo, VerifiedRound
-from verifier.entries import SessionEntry, encode_entry
+from verifier.entries import SessionEntry
 
 _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 RETRY_MS: Final = 500
@@ -78,7 +78,7 @@ class Keeper:
         def build(time: int) -> list[bytes]:
             if self._book.has_round(key):
                 return []
-            return [encode_entry(commands.round_entry(verified, time))]
+            return [wire.encode(commands.round_entry(verified, time))]
 
         for appended in await self._log.append(build):
             _log.info("round logged", chain=verified.chain.beacon_id, round=verified.round, index=appended.index)
@@ -141,7 +141,7 @@ class Keeper:
             current = self._book.staged(state.session)
             if current is None or current.end is not None or current.takes_contributions != state.takes_contributions:
                 return []
-            return [encode_entry(entry) for entry in decide(current, time)]
+            return [wire.encode(entry) for entry in decide(current, time)]
 
         appended = await self._log.append(build)
         for entry in appended:

@@ -12,7 +12,7 @@ from beacon.errors import ApiError
 from beacon.log.log import Log
 from beacon.log.sequencer import Appended
 from beacon.rounds.rounds import Rounds
-from beacon.sessions import commands, rules
+from beacon.sessions import commands, rules, wire
 from beacon.sessions.book import Book, load
 from beacon.sessions.custody import Custody
 from beacon.sessions.requests import SealRequest, Written
@@ -21,8 +21,6 @@ from beacon.sessions.transcripts import Transcripts
 from beacon.settings import SessionSettings
 from verifier import entries
 from verifier.drand import ChainInfo
-from verifier.entries import encode_entry
-from verifier.errors import FormatError
 
 
 class Host(Protocol):
@@ -76,18 +74,18 @@ class Sessions:
             await asyncio.to_thread(commands.seal_terms, *arguments) if has_keys else commands.seal_terms(*arguments)
         )
 
-        def decide(commitment: bytes, host_seq: int, time: int) -> bytes:
+        def decide(commitment: bytes, host_seq: int, time: int) -> entries.Seal:
             newest = rules.known_time(self._rounds, self._clock, chain, time)
-            return _encode(commands.seal(terms, commitment, host_seq, newest, self._defaults, time))
+            return commands.seal(terms, commitment, host_seq, newest, self._defaults, time)
 
-        decide(bytes(entries.HASH_BYTES), 1, self._clock.now())
+        wire.measure(decide(bytes(entries.HASH_BYTES), 1, self._clock.now()))
         commitment = await self._custody.make()
 
         def build(time: int) -> list[bytes]:
-            seal = decide(commitment, self._book.next_sequence(host.name), time)
+            seal = wire.encode(decide(commitment, self._book.next_sequence(host.name), time))
             if self._book.knows_chain(chain.hash):
                 return [seal]
-            return [encode_entry(entries.Chain(time, chain.as_dict())), seal]
+            return [wire.encode(entries.Chain(time, chain.as_dict())), seal]
 
         appended = await self._log.append(build)
         return await self._written(appended[-1].leaf_hash, appended[-1:])
@@ -106,7 +104,7 @@ class Sessions:
             current = rules.open_session(self._book.staged(session))
             newest = rules.known_time(self._rounds, self._clock, chain, time)
             entry = entries.Contribution(time, session, participant, entropy, signature)
-            return [_encode(item) for item in commands.contribute(current, entry, chain, newest)]
+            return [wire.encode(item) for item in commands.contribute(current, entry, chain, newest)]
 
         return await self._written(session, await self._log.append(build))
 
@@ -160,7 +158,7 @@ class Sessions:
 
         def build(time: int) -> list[bytes]:
             current = rules.open_session(self._book.staged(session))
-            return [_encode(entry) for entry in decide(current, chain, seed, time)]
+            return [wire.encode(entry) for entry in decide(current, chain, seed, time)]
 
         return await self._written(session, await self._log.append(build))
 
@@ -204,10 +202,3 @@ class Sessions:
         found = await self._log.read(lambda db: db.conn.execute(query, (request.replaces, host.name)).fetchone())
         if found is None:
             raise ApiError("seal-replaces-unknown", "`replaces` is no earlier session of this host")
-
-
-def _encode(entry: entries.Entry) -> bytes:
-    try:
-        return encode_entry(entry)
-    except FormatError as error:
-        raise ApiError("entry-too-long", error.message) from error
