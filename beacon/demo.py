@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,13 +23,13 @@ from typing import Any, Final
 import aiohttp
 import click
 
-from verifier.drand import parse_relay_info
 from verifier.encoding import encode_json
 
 ORIGIN: Final = "localhost/fair-beacon-demo"
 HOST: Final = "demo"
 PERIOD: Final = 2
 TURNS: Final = 20
+ROW: Final = 5
 START_SECONDS: Final = 20.0
 FACES: Final = "⚀⚁⚂⚃⚄⚅"
 FILES: Final = ("transcript.json", "chain.json", "log.vkey")
@@ -84,8 +84,8 @@ class _Demo:
         _say("", "Everything runs on this machine. It is a sandbox: a test network, a test host, a test, not a game.\n")
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(aiohttp.ClientSession())
-            relay = await stack.enter_async_context(_serving("devnet", "--port", "0", "--period", str(PERIOD)))
-            await self._keep_chain(client, relay)
+            devnet = ("devnet", "--port", "0", "--period", str(PERIOD), "--out", str(self.out / "chain.json"))
+            relay = await stack.enter_async_context(_serving(*devnet))
             _say("devnet", f"a drand-compatible test network with a fresh key, a round every {PERIOD} s, at {relay}")
             token = await self._initialise(relay)
             url = await stack.enter_async_context(_serving("serve", "--dir", str(self.folder / "data")))
@@ -95,11 +95,6 @@ class _Demo:
             await self._play(client, url)
         await self._verify()
         await self._cheat()
-
-    async def _keep_chain(self, client: aiohttp.ClientSession, relay: str) -> None:
-        async with client.get(f"{relay}/info") as answer:
-            info = parse_relay_info(await answer.json())
-        (self.out / "chain.json").write_text(json.dumps(info.as_dict(), indent=2) + "\n")
 
     async def _initialise(self, relay: str) -> str:
         data, chain = str(self.folder / "data"), str(self.out / "chain.json")
@@ -127,13 +122,15 @@ class _Demo:
         await _until_round(client, base, number)
         _say("round", f"round {number} is in, its signature verified, in the log")
         for recipe, count, purpose in (("opening", 1, "opening"), ("turn", TURNS, "turns")):
-            body = {"recipe": recipe, "count": count, "purpose": purpose}
-            drawn = await self._post(client, f"{base}/draws", f"draw-{recipe}", body)
-            _say(purpose, "  ".join(_dice(roll) for roll in drawn["outcomes"]))
+            asked: dict[str, Any] = {"recipe": recipe, "count": count, "purpose": purpose}
+            drawn = await self._post(client, f"{base}/draws", f"draw-{recipe}", asked)
+            rolls = [_dice(roll) for roll in drawn["outcomes"]]
+            for first in range(0, len(rolls), ROW):
+                _say("" if first else purpose, "   ".join(rolls[first : first + ROW]))
         await self._post(client, f"{base}/reveal", "reveal", {})
         _say("revealed", "the seed is public: from now on anyone can redo every roll")
-        async with client.get(f"{base}/transcript") as answer:
-            (self.out / "transcript.json").write_bytes(await answer.read())
+        async with client.get(f"{base}/transcript") as response:
+            (self.out / "transcript.json").write_bytes(await response.read())
         folder = self.out / "receipts"
         folder.mkdir()
         for position, (name, document) in enumerate(self.receipts, 1):
@@ -144,7 +141,10 @@ class _Demo:
             result: dict[str, Any] = await answer.json()
         if not answer.ok:
             raise DemoError(f"{name}: {result.get('code')}: {result.get('detail')}")
-        self.receipts += [(name, document) for document in result.get("receipts", [result.get("receipt")])]
+        answered = [*result.get("receipts", []), *([result["receipt"]] if "receipt" in result else [])]
+        self.receipts += [(name, document) for document in answered]
+        if "close_receipt" in result:
+            self.receipts.append(("close", result["close_receipt"]))
         return result
 
     async def _verify(self) -> None:
@@ -248,7 +248,7 @@ async def _until_round(client: aiohttp.ClientSession, base: str, number: int) ->
 
 
 @contextlib.contextmanager
-def _progress(text: str) -> Any:
+def _progress(text: str) -> Iterator[Callable[[], None]]:
     """A line that shows that time passes: redrawn on a terminal, written once elsewhere."""
     began, terminal = time.monotonic(), sys.stdout.isatty()
     if not terminal:

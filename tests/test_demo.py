@@ -1,0 +1,48 @@
+"""The README's first command, whole: real processes, the real verifier, three attempts to cheat."""
+
+import json
+
+from tests.process_support import run
+from verifier.check import Trust, check
+from verifier.fetch import load_chain
+from verifier.note import VerifierKey
+
+
+async def test_the_demo_ends_in_a_fair_verdict_and_catches_every_change(tmp_path):
+    out = tmp_path / "kept"
+    code, output, errors = await run("beacon", "demo", "--out", out)
+    assert code == 0, output + errors
+    assert "Traceback" not in output + errors
+    for step in ("devnet", "sealed", "entropy", "closed", "round", "opening", "turns", "revealed"):
+        assert step in output
+    assert output.count("exit 1: ") == 3
+    assert "A test, not a game" in output
+
+    chain, vkey = load_chain(str(out / "chain.json")), VerifierKey.parse((out / "log.vkey").read_text().strip())
+    assert chain.beacon_id == "devnet"
+    trust = Trust(log_key=vkey, chains={chain.hash: chain}, sandbox=True)
+    verdict = check((out / "transcript.json").read_bytes(), trust)
+    assert verdict.exit == 0
+    assert len(verdict.session["outcomes"]) == 21
+    receipts = sorted((out / "receipts").iterdir())
+    names = [path.name.split("-", 1)[1].removesuffix(".json") for path in receipts]
+    assert names == [
+        "seal", "contribution-white", "contribution-black", "close", "draw-opening", "draw-turn", "reveal"
+    ]  # fmt: skip
+    for path in receipts:
+        assert check(path.read_bytes(), trust)["log"].state == "PROVEN"
+    assert json.loads((out / "chain.json").read_text()) == chain.as_dict()
+
+
+async def test_the_demo_overwrites_nothing(tmp_path):
+    (tmp_path / "mine").write_text("precious")
+    code, _, errors = await run("beacon", "demo", "--out", tmp_path)
+    assert code == 2
+    assert "not empty" in errors
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+async def test_the_demo_explains_itself():
+    code, output, _ = await run("beacon", "demo", "--help")
+    assert code == 0
+    assert "--out" in output
