@@ -11,6 +11,7 @@ from py_ecc.fields import optimized_bls12_381_FQ2 as FQ2
 from py_ecc.optimized_bls12_381 import add, curve_order, field_modulus, is_inf, multiply
 
 from verifier.bls import reference
+from verifier.bls.errors import PointError, PointFault
 from verifier.drand import SCHEMES
 from verifier.errors import Code, FormatError, VerificationError
 
@@ -66,6 +67,22 @@ def malformed(point: bytes) -> dict[str, bytes]:
         "x = p": bytes([prime[0] | 0x80]) + prime[1:] + bytes(size - 48),
         "x = 2^381 - 1": b"\x9f" + b"\xff" * 47 + bytes(size - 48),
     }
+
+
+def fault(group, data):
+    with pytest.raises(PointError) as caught:
+        reference.decode_point(group, data)
+    return caught.value.fault
+
+
+def test_the_fault_of_a_point_is_named(signed):
+    group, _, signature = signed
+    faults = {name: fault(group, data) for name, data in malformed(signature).items()}
+    lengths = {"empty", "one byte short", "one byte more behind", "one byte more in front", "twice"}
+    assert {name for name, why in faults.items() if why is PointFault.LENGTH} == lengths
+    assert {name for name, why in faults.items() if why is PointFault.IDENTITY} == {"identity"}
+    altered = add(reference.decode_point(group, signature), torsion(group))
+    assert fault(group, reference.encode_point(group, altered)) is PointFault.SUBGROUP
 
 
 @pytest.mark.parametrize("name", malformed(bytes(48)))
