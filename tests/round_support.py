@@ -1,6 +1,7 @@
 """A clock that stands still, a store in memory, recorded rounds: what tests of rounds need around them."""
 
 import asyncio
+import hashlib
 import json
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,8 @@ from beacon.rounds.refusals import Refusal
 from beacon.rounds.store_protocol import Put
 from beacon.rounds.verify import check
 from verifier import fetch
-from verifier.drand import Round, VerifiedRound, verify_round
+from verifier.bls import reference
+from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
 
 VECTORS = Path(__file__).parent / "vectors"
 PINNED = fetch.pinned_chains()
@@ -106,3 +108,25 @@ class InlineVerifier:
         if isinstance(outcome, VerifiedRound):
             return outcome
         raise Refusal(*outcome)
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def at(round_number, more=500, chain=QUICKNET):
+    return FakeClock(chain.time(round_number) + more)
+
+
+SECRET = 0xC0FFEE
+
+
+def own_chain():
+    """A chained network of which the secret is known, so that it can be made to sign one round twice."""
+    scheme = DEFAULT.scheme
+    key, seed = reference.public_key(scheme.group, SECRET), bytes(32)
+    head = (3).to_bytes(4, "big") + (1_700_000_000).to_bytes(8, "big")
+    chain_hash = hashlib.sha256(head + key + seed + b"own").digest()
+    return ChainInfo(chain_hash, key, 3, 1_700_000_000, seed, scheme, "own")

@@ -1,37 +1,30 @@
 """Chains followed with a clock that stands still: what is fetched when, what waits, and what happens when drand fails."""
 
 import asyncio
-import hashlib
-import os
-import signal
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
 import pytest
 import structlog
-from hypothesis import given
-from hypothesis import strategies as st
 
-from beacon.clock import ShiftedClock, SystemClock
 from beacon.errors import PROBLEMS
 from beacon.rounds import Followed, Policy, Rounds
-from beacon.rounds.refusals import Reason, Refusal
-from beacon.rounds.schedule import PhaseTrigger, Schedule
-from beacon.rounds.verify import VerifyPool
+from beacon.rounds.refusals import Reason
 from tests.lying_relay import LIES, LyingRelay
 from tests.round_support import (
     DEFAULT,
     FASTNET,
     QUICKNET,
+    SECRET,
     FakeClock,
     InlineVerifier,
     MemoryRoundStore,
+    at,
+    own_chain,
     recorded,
     verified,
 )
 from verifier.bls import reference
-from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
+from verifier.drand import Round, verify_round
 
 ONCE = Policy(attempts=1, timeout=400)
 HASH = QUICKNET.hash
@@ -62,16 +55,6 @@ class World:
     def newest(self):
         newest = self.rounds.newest(next(iter(self.rounds._chains)))
         return None if newest is None else newest.round
-
-
-async def until(condition):
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
-def at(round_number, more=500, chain=QUICKNET):
-    return FakeClock(chain.time(round_number) + more)
 
 
 async def test_the_current_round_is_fetched_at_the_start():
@@ -442,18 +425,6 @@ async def test_a_cancelled_tick_still_stores_what_it_had_verified():
         assert ended == [72_800]
 
 
-SECRET = 0xC0FFEE
-
-
-def own_chain():
-    """A chained network of which the secret is known, so that it can be made to sign one round twice."""
-    scheme = DEFAULT.scheme
-    key, seed = reference.public_key(scheme.group, SECRET), bytes(32)
-    head = (3).to_bytes(4, "big") + (1_700_000_000).to_bytes(8, "big")
-    chain_hash = hashlib.sha256(head + key + seed + b"own").digest()
-    return ChainInfo(chain_hash, key, 3, 1_700_000_000, seed, scheme, "own")
-
-
 def signed(chain, number, previous):
     message = chain.scheme.message(number, previous)
     signature = reference.sign(chain.scheme.group, chain.scheme.dst, SECRET, message)
@@ -502,204 +473,3 @@ async def test_two_chains_side_by_side():
         assert rounds.newest(FASTNET.hash).round == 1000
         assert rounds.chain(FASTNET.hash).beacon_id == "fastnet"
         await rounds.stop()
-
-
-async def test_the_worker_process_verifies_and_refuses():
-    pool = VerifyPool()
-    pool.start()
-    try:
-        stated = recorded(QUICKNET, 1000)
-        assert await pool.verify(QUICKNET, stated) == verify_round(QUICKNET, stated)
-        with pytest.raises(Refusal) as caught:
-            await pool.verify(QUICKNET, replace(stated, round=1001))
-        assert caught.value.reason is Reason.SIGNATURE
-        with pytest.raises(Refusal) as caught:
-            await pool.verify(QUICKNET, replace(stated, signature=bytes([0xC0]) + bytes(47)))
-        assert caught.value.reason is Reason.IDENTITY
-        with pytest.raises(Refusal) as caught:
-            await pool.verify(QUICKNET, replace(stated, round=0))
-        assert caught.value.reason is Reason.FIELDS
-        for process in list(pool._pool._processes.values()):
-            os.kill(process.pid, signal.SIGKILL)
-        assert await pool.verify(QUICKNET, stated) == verify_round(QUICKNET, stated)
-    finally:
-        await pool.stop()
-
-
-async def test_a_worker_that_dies_each_time_is_an_error_and_not_a_round(monkeypatch):
-    pool = VerifyPool()
-
-    async def die(*_):
-        raise BrokenProcessPool
-
-    monkeypatch.setattr(pool, "_run", die)
-    with pytest.raises(BrokenProcessPool):
-        await pool.verify(QUICKNET, recorded(QUICKNET, 1000))
-
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@given(time=st.integers(0, 2**42), lead=st.integers(0, 1_000))
-def test_wakes_stand_in_phase_with_the_rounds(time, lead):
-    clock = FakeClock(time)
-    pause = PhaseTrigger(QUICKNET, clock, lead).pause()
-    wake = time + pause
-    assert pause >= 1
-    if pause < 3_600_000:
-        assert (wake - lead - QUICKNET.time(1)) % 3_000 == 0
-        assert QUICKNET.current(wake - lead) == max(1, QUICKNET.current(time - lead) + 1)
-
-
-def test_a_leap_forward_gives_one_wake_and_not_one_for_each_period():
-    clock = at(72_800)
-    trigger = PhaseTrigger(QUICKNET, clock, 400)
-    long_ago = NOW - timedelta(days=20_000)
-    assert trigger.get_next_fire_time(long_ago, NOW) == NOW + timedelta(milliseconds=2_900)
-
-
-def test_the_lead_is_at_most_a_tenth_of_the_period():
-    assert [Policy().lead_of(chain) for chain in (QUICKNET, DEFAULT)] == [300, 400]
-
-
-def fast_chain(clock):
-    """A chain of one-second rounds, of which one has just fallen due by the clock."""
-    chain = own_chain()
-    genesis = clock.now() // 1000 - 100
-    key = chain.public_key
-    digest = (
-        __import__("hashlib")
-        .sha256((1).to_bytes(4, "big") + genesis.to_bytes(8, "big") + key + chain.genesis_seed + b"own")
-        .digest()
-    )
-    return ChainInfo(digest, key, 1, genesis, chain.genesis_seed, chain.scheme, "own")
-
-
-@pytest.mark.parametrize("offset", [0, -86_400_000 * 900 - 421])
-async def test_the_schedule_wakes_at_the_start_and_after_each_round_by_the_services_clock(offset):
-    clock = ShiftedClock(offset)
-    chain = fast_chain(clock)
-    wakes = []
-
-    async def work():
-        wakes.append(chain.current(clock.now()))
-
-    schedule = Schedule(clock)
-    schedule.add(chain, work, 100)
-    schedule.start()
-    await until(lambda: len(set(wakes)) >= 3)
-    await schedule.stop()
-    count = len(wakes)
-    assert wakes == sorted(wakes)
-    await asyncio.sleep(0.05)
-    assert len(wakes) == count
-
-
-async def test_the_schedule_wakes_on_request_and_survives_work_that_fails():
-    clock = at(72_800, more=1_000)
-    wakes = []
-
-    async def work():
-        wakes.append(1)
-        raise RuntimeError
-
-    schedule = Schedule(clock)
-    schedule.add(QUICKNET, work, 400)
-    schedule.start()
-    await until(lambda: len(wakes) == 1)
-    schedule.wake(QUICKNET)
-    await until(lambda: len(wakes) == 2)
-    await schedule.stop()
-    schedule.wake(QUICKNET)
-    await schedule.stop()
-
-
-async def test_a_chain_that_sleeps_too_long_is_woken_by_the_loops_clock():
-    clock = at(72_800)
-    wakes = []
-
-    async def work():
-        wakes.append(1)
-
-    schedule = Schedule(clock)
-    schedule.add(QUICKNET, work, 400)
-    schedule.start()
-    await until(lambda: len(wakes) == 1)
-    schedule._scheduler.modify_job(HASH.hex(), next_run_time=datetime.now(UTC) + timedelta(days=1))
-    loop_time = asyncio.get_running_loop().time()
-    schedule.check_on(loop_time + 8)
-    await asyncio.sleep(0.05)
-    assert len(wakes) == 1
-    schedule.check_on(loop_time + 10)
-    await until(lambda: len(wakes) == 2)
-    await schedule.stop()
-
-
-async def test_stopping_cancels_what_runs():
-    clock = at(72_800)
-    begun = asyncio.Event()
-    ended = []
-
-    async def work():
-        begun.set()
-        try:
-            await asyncio.sleep(3_600)
-        except asyncio.CancelledError:
-            ended.append("cancelled")
-            raise
-
-    schedule = Schedule(clock)
-    schedule.add(QUICKNET, work, 400)
-    schedule.start()
-    await begun.wait()
-    await schedule.stop()
-    assert ended == ["cancelled"]
-
-
-async def test_a_scheduled_service_follows_by_itself_with_its_own_worker():
-    clock = ShiftedClock(QUICKNET.time(72_760) - SystemClock().now())
-    store = MemoryRoundStore()
-    told = []
-
-    async def hear(verified):
-        told.append(verified.round)
-
-    async with LyingRelay(clock=clock) as server:
-        rounds = Rounds([Followed(QUICKNET, (server.url,))], store, clock)
-        rounds.on_round(hear)
-        await rounds.start()
-        await until(lambda: told)
-        rounds.want(HASH, 72_755)
-        await until(lambda: 72_755 in told)
-        await rounds.stop()
-    assert told[0] >= 72_760
-    assert isinstance(store.rounds[HASH, 72_755], VerifiedRound)
-
-
-async def test_a_due_round_that_is_wanted_does_not_wait_for_the_next_one():
-    clock = at(2_183_665, chain=DEFAULT)
-    told = []
-
-    async def hear(verified):
-        told.append(verified.round)
-
-    async with LyingRelay() as server:
-        chains = [Followed(DEFAULT, (server.url,))]
-        rounds = Rounds(chains, MemoryRoundStore(), clock, policy=ONCE, verifier=InlineVerifier())
-        rounds.on_round(hear)
-        await rounds.start()
-        await until(lambda: told == [2_183_665])
-        rounds.want(DEFAULT.hash, 2_183_661)
-        await until(lambda: told == [2_183_665, 2_183_661])
-        await rounds.stop()
-
-
-async def test_a_start_that_fails_leaves_nothing_running():
-    class Broken(MemoryRoundStore):
-        async def newest(self, chain):
-            raise OSError("no store")
-
-    rounds = Rounds([Followed(QUICKNET, ())], Broken(), at(72_800))
-    with pytest.raises(OSError, match="no store"):
-        await rounds.start()
-    assert (rounds._session, rounds._pool._pool) == (None, None)
