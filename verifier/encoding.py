@@ -25,6 +25,7 @@ Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
+_NOT_A_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^"\[\]{}]++', re.DOTALL)
 _FORBIDDEN = re.compile("[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
@@ -138,6 +139,7 @@ def encode_json(value: Mapping[str, Any] | list[Any]) -> bytes:
 
 
 def _load(text: str) -> Json:
+    _check_nesting(text)
     try:
         value: Json = json.loads(
             text,
@@ -148,9 +150,16 @@ def _load(text: str) -> Json:
         )
     except json.JSONDecodeError as error:
         raise FormatError(Code.JSON, f"not JSON: {error.msg} at character {error.pos}") from error
-    except RecursionError as error:
-        raise FormatError(Code.JSON, "nested too deeply") from error
     return value
+
+
+def _check_nesting(text: str) -> None:
+    """Refuse deep nesting before json.loads sees it: that recurses in C, and some libraries lift Python's limit."""
+    depth = 0
+    for bracket in _NOT_A_BRACKET.sub("", text):
+        depth += 1 if bracket in "[{" else -1
+        if depth > MAX_DEPTH + 1:
+            raise FormatError(Code.JSON, "nested too deeply")
 
 
 def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
