@@ -14,7 +14,7 @@ from verifier import entries, headline, rules, voids
 from verifier.drand import ChainInfo, Round, verify_round
 from verifier.draws import alike
 from verifier.encoding import encode_json
-from verifier.errors import FormatError, VerificationError
+from verifier.errors import Code, FormatError, VerificationError
 from verifier.evidence import LogClaim, Witnesses
 from verifier.note import VerifierKey
 from verifier.outcomes import Outcomes, Seeds, unseen
@@ -154,7 +154,8 @@ class _Check:
         except VerificationError as error:
             self._fail(ClaimName.ROUND, "2.5", f"round {stated.round}: {error.message}", index)
         except FormatError as error:
-            self._fail(ClaimName.ROUND, "2.6", f"round {stated.round}: {error.message}", index)
+            rule = "2.6" if error.code == Code.POINT else "2.5"
+            self._fail(ClaimName.ROUND, rule, f"round {stated.round}: {error.message}", index)
 
     # --- unpredictable -----------------------------------------------------------------------------------------
 
