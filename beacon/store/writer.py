@@ -4,6 +4,7 @@ Everything that waits goes into one transaction; answers go out after its COMMIT
 
     COMMIT returned                         every job has its result, or the exception that it raised
     it failed before COMMIT, rolled back    nothing was written: WriteFailed for every job of the batch
+    ... because of LogDamaged               nothing was written, and nothing will be: WriterStopped
     COMMIT or the rollback failed           nobody can say: OutcomeUnknown for the batch, and the writer stops for ever
     the writer has stopped or was closed    WriterStopped: nothing was written
 
@@ -24,7 +25,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from sqlite_utils import Database
 
-from beacon.store.errors import OutcomeUnknown, StoreError, WriteFailed, WriterStopped
+from beacon.store.errors import LogDamaged, OutcomeUnknown, StoreError, WriteFailed, WriterStopped
 from beacon.store.lock import FileLock
 from beacon.store.schema import Connect, Schema, connect, open_writable
 
@@ -320,6 +321,10 @@ class Writer:
         except BaseException as failure:  # noqa: BLE001 - whatever it was, the outcome is unknown
             self._give_up(batch, "a rollback failed", failure)
             return
+        if isinstance(error, LogDamaged):
+            self.stop(str(error))
+            _fail(batch, WriterStopped(self._stopped), error)
+            return
         reason = error.__cause__ if isinstance(error, PoisonedBatchError) and error.__cause__ else error
         _fail(batch, WriteFailed(f"nothing was written: {_describe(reason)}"), reason)
 
@@ -333,8 +338,11 @@ class _TransactionEndedError(Exception):
 
 
 def _rolled_back_by_sqlite(error: BaseException) -> bool:
-    """Tell whether nothing was written although the transaction is gone: SQLite ended it, or it never began."""
-    return isinstance(error, sqlite3.Error) and (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _ROLLS_BACK
+    """Tell whether it was SQLite that ended the transaction, by the error or by what it was raised from."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if isinstance(error, sqlite3.Error) and code in _ROLLS_BACK:
+        return True
+    return error.__cause__ is not None and _rolled_back_by_sqlite(error.__cause__)
 
 
 def _fail(batch: Sequence[_Item[Any]], error: StoreError, cause: BaseException | None = None) -> None:
