@@ -148,7 +148,32 @@ def test_the_largest_tree_is_checked():
     for _ in range(63):
         root = merkle.node_hash(root, LEAVES[1])
     assert included(LEAVES[0], 0, size, [LEAVES[1]] * 63, root)
-    assert not included(LEAVES[0], 0, size, [LEAVES[1]] * 64, merkle.node_hash(root, LEAVES[1]))
+    assert not included(LEAVES[0], 0, size + 1, [LEAVES[1]] * 63, root)
+    assert consistent(1, size, [LEAVES[1]] * 63, LEAVES[0], root)
+    assert not consistent(1, size + 1, [LEAVES[1]] * 63, LEAVES[0], root)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 8])
+def test_a_proof_that_goes_on_above_the_root_is_refused(size):
+    for above in (merkle.node_hash(ROOTS[9], ROOTS[size]), merkle.node_hash(ROOTS[size], ROOTS[9])):
+        assert not included(LEAVES[0], 0, size, [*merkle.prove_inclusion(LEAVES[:size], 0), ROOTS[9]], above)
+        assert not included(
+            LEAVES[size - 1], size - 1, size, [*merkle.prove_inclusion(LEAVES[:size], size - 1), ROOTS[9]], above
+        )
+        for old in range(1, size):
+            proof = [*merkle.prove_consistency(LEAVES[:size], old), ROOTS[9]]
+            for old_above in (ROOTS[old], merkle.node_hash(ROOTS[9], ROOTS[old])):
+                assert not consistent(old, size, proof, old_above, above)
+
+
+@pytest.mark.parametrize("odd", [b"", bytes(31), bytes(33), bytes(64)])
+def test_hashes_of_another_length_are_refused_even_where_they_lead_to_the_root(odd):
+    assert not included(odd, 0, 1, [], odd)
+    assert not included(odd, 0, 2, [LEAVES[1]], merkle.node_hash(odd, LEAVES[1]))
+    assert not included(LEAVES[0], 0, 2, [odd], merkle.node_hash(LEAVES[0], odd))
+    assert not consistent(1, 2, [odd], LEAVES[0], merkle.node_hash(LEAVES[0], odd))
+    assert not consistent(1, 2, [LEAVES[1]], odd, merkle.node_hash(odd, LEAVES[1]))
+    assert not consistent(1, 1, [], odd, odd)
 
 
 def test_equal_sizes_need_equal_roots_and_no_proof():

@@ -187,6 +187,9 @@ def spki(key):
 
 
 P256 = ec.derive_private_key(7, ec.SECP256R1()).public_key()
+COMPRESSED = bytes.fromhex("3039301306072a8648ce3d020106082a8648ce3d030107032200") + P256.public_bytes(
+    Encoding.X962, PublicFormat.CompressedPoint
+)
 
 
 def test_der_keys_are_of_the_curves_their_type_allows():
@@ -206,6 +209,7 @@ def test_der_keys_are_of_the_curves_their_type_allows():
         (TREE_HEAD, b""),
         (TREE_HEAD, LOG.vkey.public_key),
         (ECDSA, P256.public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)),
+        (ECDSA, COMPRESSED),
     ):
         assert bad_key(vkey_of("n", key_type, der))
 
@@ -291,6 +295,7 @@ def test_the_last_empty_line_ends_the_text():
         LOG.sign(TEXT),
         "\n" + LOG.sign(TEXT),
         SIGNED[:-1],
+        "t\n\n\u2014 n AAAAAAA=X",
         SIGNED + "\n",
         SIGNED + "Unexpected line.\n",
         SIGNED.replace("\n", "\r\n"),

@@ -122,6 +122,8 @@ def test_names_are_octets():
         "\n",
         "# nothing\n",
         "quorum none",
+        "quorum none\n#",
+        f"quorum none\n{LINES['Z'][:-1]}",
         "quorum\n",
         "quorum none none\n",
         "quorum none #comment\n",

@@ -169,6 +169,14 @@ def test_the_log_must_have_signed():
     assert refused(PROOF, policy=replace(POLICY, logs=()))
 
 
+def test_a_witness_of_the_logs_name_is_not_the_log():
+    namesake = Cosigner(seed("namesake"), "log.example")
+    policy = Policy.parse(f"log {LOG.vkey}\nwitness N {namesake.vkey}\nquorum N\n")
+    assert refused(replace(PROOF, checkpoint=TEXT + "\n" + namesake.cosign(TEXT, 1)), policy=policy)
+    both = TEXT + "\n" + LOG.sign(TEXT) + namesake.cosign(TEXT, 1)
+    assert tlog_proof.verify(replace(PROOF, checkpoint=both), LEAVES[INDEX], policy).size == 20
+
+
 def test_a_log_signs_only_for_its_own_origin():
     text = Checkpoint("another.example", 20, merkle.tree_root(LEAVES)).encode()
     signed = text + "\n" + LOG.sign(text) + "".join(w.cosign(text, 1) for w in WITNESSES)

@@ -136,7 +136,7 @@ class Note:
         if len(whole.encode()) > MAX_NOTE_BYTES:
             raise FormatError(Code.NOTE, f"a note has at most {MAX_NOTE_BYTES} bytes")
         head, separator, tail = whole.rpartition("\n\n")
-        if not separator or not tail:
+        if not separator:
             raise FormatError(Code.NOTE, "a note is a text, an empty line and signature lines")
         if not tail.endswith("\n"):
             raise FormatError(Code.NOTE, "the last line of a note does not end in a newline")
@@ -232,9 +232,7 @@ def cosignature_message(timestamp: int, body: str) -> bytes:
     return f"cosignature/v1\ntime {_check_timestamp(timestamp)}\n{body}".encode()
 
 
-def subtree_message(  # noqa: PLR0917 - the fields of cosigned_message in their order
-    cosigner: str, timestamp: int, origin: str, start: int, end: int, root: bytes
-) -> bytes:
+def subtree_message(cosigner: str, timestamp: int, origin: str, start: int, end: int, root: bytes) -> bytes:
     """Give the bytes an ML-DSA-44 cosigner signs (C2SP tlog-cosignature): names of 1-255 bytes, root 32 bytes.
 
     A checkpoint is the subtree from 0 to its size; timestamp is 0 unless start is 0. Raises FormatError(COSIGNATURE).

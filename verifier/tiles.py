@@ -121,7 +121,7 @@ def parse_bundle(data: bytes) -> list[bytes]:
     while position < len(data):
         start = position + 2
         end = start + int.from_bytes(data[position:start], "big")
-        if start > len(data) or end > len(data):
+        if end > len(data):
             raise FormatError(Code.TILE, "the bundle ends inside an entry")
         entries.append(data[start:end])
         position = end

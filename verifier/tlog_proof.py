@@ -45,7 +45,7 @@ class TlogProof:
     @classmethod
     def parse(cls, text: str | bytes) -> Self:
         """Parse the file. What the checkpoint holds is left to `open_note`. Raises FormatError(TLOG_PROOF)."""
-        head, separator, checkpoint = _decode(text).partition("\n\n")
+        head, _, checkpoint = _decode(text).partition("\n\n")
         lines = head.split("\n")
         if lines.pop(0) != _HEADER:
             raise FormatError(Code.TLOG_PROOF, f"the first line is not {_HEADER}")
@@ -58,8 +58,6 @@ class TlogProof:
             index = parse_decimal(lines.pop(0).removeprefix(_INDEX))
         except FormatError as error:
             raise FormatError(Code.TLOG_PROOF, f"the index: {error.message}") from error
-        if not separator:
-            raise FormatError(Code.TLOG_PROOF, "no empty line before the checkpoint")
         proof = cls(index, tuple(_part("a hash", line, HASH_BYTES) for line in lines), checkpoint, extra)
         proof.encode()
         return proof
@@ -69,7 +67,7 @@ class TlogProof:
         if self.extra == b"":
             raise FormatError(Code.TLOG_PROOF, "an extra line holds at least one byte")
         if not self.checkpoint.endswith("\n") or self.checkpoint.startswith("\n"):
-            raise FormatError(Code.TLOG_PROOF, "the checkpoint is no text that ends in a newline")
+            raise FormatError(Code.TLOG_PROOF, "no empty line and then a checkpoint that ends in a newline")
         extra = "" if self.extra is None else f"{_EXTRA}{encode_base64(self.extra)}\n"
         return f"{_HEADER}\n{extra}{_INDEX}{self.index}\n{_proof_lines(self.hashes)}\n{self.checkpoint}"
 
