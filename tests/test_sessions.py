@@ -474,3 +474,25 @@ async def test_a_deadline_that_passed_while_the_service_was_down_is_kept_at_the_
         verdict = await after.verdict(session)
         assert verdict.exit == 0
         assert any("Late" in remark for remark in verdict.remarks)
+
+
+async def test_many_draws_leave_one_deadline(running):
+    session, _ = await anchored(running)
+    for _ in range(30):
+        await running.draw(session)
+        await running.keeper.tick()
+    assert sum(name == session for _, name in running.keeper._deadlines) <= 3
+    assert running.keeper._next == {session: (await running.sessions.view(session))["reveal_by"]}
+    await running.sessions.reveal(ALICE, session)
+    await running.keeper.tick()
+    assert running.keeper._next == {}
+
+
+async def test_an_open_session_shows_how_many_contributed_and_not_what(running):
+    players = [{"id": f"p{number}"} for number in range(200)]
+    session = (await running.seal(participants=players)).session
+    for player in players[:3]:
+        await running.contribute(session, player["id"], b"\x99")
+    view = await running.sessions.view(session)
+    assert (view["contributions"], view["contributed"]) == (3, ["p0", "p1", "p2"])
+    assert "99" not in json.dumps(view["contributed"])

@@ -46,6 +46,7 @@ class Keeper:
         self._chains: Final = chains
         self._inbox: Final[deque[SessionState]] = deque()
         self._deadlines: Final[list[tuple[int, bytes]]] = []
+        self._next: Final[dict[bytes, int]] = {}
 
     def start(self) -> None:
         """Take up every open session, and be told of each change from now on."""
@@ -66,7 +67,10 @@ class Keeper:
         now = self._clock.now()
         due: set[bytes] = set()
         while self._deadlines and self._deadlines[0][0] <= now and len(due) < BATCH:
-            due.add(heapq.heappop(self._deadlines)[1])
+            deadline, session = heapq.heappop(self._deadlines)
+            if self._next.get(session) == deadline:
+                del self._next[session]
+                due.add(session)
         await asyncio.gather(*(self._keep(session) for session in due))
 
     async def on_round(self, verified: VerifiedRound) -> None:
@@ -87,6 +91,7 @@ class Keeper:
         while self._inbox:
             state = self._inbox.popleft()
             if state.end is not None:
+                self._next.pop(state.session, None)
                 continue
             chain = self._chains.get(state.seal.chain)
             if chain is None:
@@ -94,7 +99,13 @@ class Keeper:
                 continue
             if state.round is None:
                 self._rounds.want(*state.waits_for)
-            heapq.heappush(self._deadlines, (self._deadline(state), state.session))
+            self._look_at(self._deadline(state), state.session)
+
+    def _look_at(self, time: int, session: bytes) -> None:
+        """Look at a session at `time`, and at no other time that was set before."""
+        if self._next.get(session) != time:
+            self._next[session] = time
+            heapq.heappush(self._deadlines, (time, session))
 
     def _deadline(self, state: SessionState) -> int:
         if state.takes_contributions and state.seal.close_at is not None:
@@ -115,7 +126,7 @@ class Keeper:
             _log.error("a deadline could not be kept", session=session.hex(), reason=str(error))
             done = False
         if not done:
-            heapq.heappush(self._deadlines, (self._clock.now() + RETRY_MS, session))
+            self._look_at(self._clock.now() + RETRY_MS, session)
 
     async def _act(self, state: SessionState, chain: ChainInfo) -> bool:
         seed = await self._seed(state)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal, TypeAlias
 
 from verifier import entries
@@ -97,7 +98,10 @@ def anchored(state: SessionState, logged: LoggedRound) -> SessionState:
 
 
 def as_json(state: SessionState, round_time: int | None) -> dict[str, Any]:
-    """What `GET /v1/sessions/{id}` shows. round_time: when the round falls due, in ms, where the chain is followed."""
+    """What `GET /v1/sessions/{id}` shows; `contributed` lists 200 ids at the most, the transcript all.
+
+    round_time: when the round falls due, in ms, where the chain is followed.
+    """
     seal = state.seal
     return {
         "session": state.session.hex(),
@@ -122,7 +126,8 @@ def as_json(state: SessionState, round_time: int | None) -> dict[str, Any]:
         "min_contributions": seal.min_contributions,
         "recipes": {name: encode_recipe(recipe) for name, recipe in seal.recipes.items()},
         "attachments": [{"name": item.name, "sha256": item.sha256.hex()} for item in seal.attachments],
-        "contributions": {name: entropy.hex() for name, entropy in state.contributions.items()},
+        "contributions": len(state.contributions),
+        "contributed": list(islice(state.contributions, entries.MAX_PARTICIPANTS)),
         "close_index": state.close_index,
         "round_index": None if state.round is None else state.round.index,
         "drawn": {name: state.drawn.get(name, 0) for name in seal.recipes},
