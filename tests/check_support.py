@@ -35,7 +35,7 @@ def cached_verify_round(chain, stated):
 def verdict(document: dict[str, Any] | builder.Story, trust: Trust = TRUST) -> Verdict:
     if isinstance(document, builder.Story):
         document = document.document()
-    return check(builder.data(document), trust)
+    return check(builder.data(document), trust, cached_verify_round)
 
 
 def broken(result: Verdict) -> set[tuple[str, str]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests import builder
 from tests.builder import LOG_KEY, ORIGIN, POLICY, QUICKNET, WITNESSES, Story, at, live, match, raffle
-from tests.check_support import TRUST, WITNESSED, broken, cached_verify_round, verdict
+from tests.check_support import TRUST, WITNESSED, broken, verdict
 from verifier.check import Trust, check
 from verifier.errors import FormatError
 from verifier.note import SigningKey, VerifierKey
@@ -19,11 +19,6 @@ from verifier.policy import Policy
 from verifier.verdict import NEEDED, UNKNOWABLE, ClaimName, State
 
 OTHER_KEY = SigningKey(b"\x77" * 32, ORIGIN)
-
-
-@pytest.fixture(autouse=True)
-def _each_pairing_once(monkeypatch):
-    monkeypatch.setattr("verifier.check.verify_round", cached_verify_round)
 
 
 def finished(**seal):

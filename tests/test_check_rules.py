@@ -6,16 +6,11 @@ import pytest
 
 from tests import builder
 from tests.builder import QUICKNET, ROUNDS, Story, at, live, match, public_key, raffle
-from tests.check_support import TRUST, broken, cached_verify_round, verdict
+from tests.check_support import TRUST, broken, verdict
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
 CHAINS = replace(TRUST, chains={chain.hash: chain for chain in builder.pinned_chains().values()})
-
-
-@pytest.fixture(autouse=True)
-def _each_pairing_once(monkeypatch):
-    monkeypatch.setattr("verifier.check.verify_round", cached_verify_round)
 
 
 def signature(number):

@@ -139,7 +139,7 @@ def encode_json(value: Mapping[str, Any] | list[Any]) -> bytes:
 
 
 def _load(text: str) -> Json:
-    _check_nesting(text)
+    check_nesting(text)
     try:
         value: Json = json.loads(
             text,
@@ -153,8 +153,8 @@ def _load(text: str) -> Json:
     return value
 
 
-def _check_nesting(text: str) -> None:
-    """Refuse deep nesting before json.loads sees it: that recurses in C, and some libraries lift Python's limit."""
+def check_nesting(text: str) -> None:
+    """Refuse deep nesting, FormatError(JSON), before json.loads sees it: that recurses in C, beyond any limit."""
     depth = 0
     for bracket in _NOT_A_BRACKET.sub("", text):
         depth += 1 if bracket in "[{" else -1
