@@ -55,6 +55,8 @@ class VerifierGroup(click.Group):
         for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError, ValueError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if sys.stdout is None:
+            sys.exit(Exit.UNUSABLE)
         sys.exit(self._code(args, prog_name, complete_var, **extra))
 
     def _code(self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, **extra: Any) -> int:

@@ -99,6 +99,8 @@ def collect(transcript: Transcript) -> Session | None:
                 _add_round(session, other, other.entry)
         elif isinstance(other.entry, entries.SessionEntry) and other.entry.session == session.seal.leaf:
             _add(session, other, other.entry)
+        elif other.data == event.data:
+            session.found(ClaimName.SOLE, "6.1", "the same seal once more", other.index)
     return session
 
 
