@@ -11,10 +11,10 @@ from tests.log_support import Clock, contributions, open_log
 WRITERS = 4
 
 
-def write(path, pipe, *, kill_at=None, nth=1, limit=None, appends=10_000, opened=None):
+def write(path, pipe, *, kill_at=None, nth=1, limit=None, appends=10_000):
     """Append from several tasks; SIGKILL this process at the nth step named `kill_at`, counted from the opening.
 
-    limit: the most bytes a file may have. Sends ("done", index, entry) for each answer, at last ("end", reason).
+    limit: the most bytes a file may have. Sends ("done", index, entry) for each answer, at last ("end", why it stopped).
     """
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
@@ -36,16 +36,11 @@ def write(path, pipe, *, kill_at=None, nth=1, limit=None, appends=10_000, opened
         pipe.send(("open", log.latest().size, None))
         try:
             await asyncio.gather(*(writer(log, name) for name in range(WRITERS)))
-        finally:
-            if limit is None:
-                log.close()
+        except StoreError:
+            pipe.send(("end", log.writer.stopped, None))
+            os._exit(0)
 
-    try:
-        asyncio.run(main())
-    except StoreError as error:
-        pipe.send(("end", type(error).__name__, None))
-        os._exit(0)
-    pipe.send(("end", "finished", None))
+    asyncio.run(main())
 
 
 def hold(path, pipe):

@@ -6,6 +6,7 @@ from contextlib import closing, contextmanager
 
 from beacon.log.fsck import check
 from beacon.log.log import Log
+from beacon.log.tree import Edge
 from verifier import merkle
 from verifier.encoding import encode_json, parse_canonical_json
 from verifier.note import Checkpoint, SigningKey, open_note
@@ -99,6 +100,43 @@ def make_log(path, batches=(1,)):
             done[entry.index] = entry.entry
     log.close()
     return done
+
+
+def tamper(path, *statements):
+    """Change the file as its owner could: triggers are dropped and put back. A statement is SQL, or SQL and values."""
+    with closing(sqlite3.connect(path)) as db:
+        triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            db.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            db.execute(*statement if isinstance(statement, tuple) else (statement,))
+        for _, sql in triggers:
+            db.execute(sql)
+        db.commit()
+
+
+def signed(size, root, *, origin=ORIGIN, extensions=()):
+    """A checkpoint under the log's own key."""
+    text = Checkpoint(origin, size, root, extensions).encode()
+    return f"{text}\n{SIGNER.sign(text)}"
+
+
+def forge(path, entries, time):
+    """Put these entries in place of all others, with hashes and one checkpoint that fit: what only the log's owner can."""
+    edge = Edge()
+    rows = [(index, edge.append(merkle.leaf_hash(entry))) for index, entry in enumerate(entries)]
+    tamper(
+        path,
+        *(f"DELETE FROM {table}" for table in ("entries", "hashes", "checkpoints", "session_entries")),
+        *(("INSERT INTO entries VALUES (?, ?)", row) for row in enumerate(entries)),
+        *(("INSERT INTO hashes VALUES (?, ?)", row) for row in rows),
+        ("INSERT INTO checkpoints VALUES (?, ?, ?)", (len(entries), signed(len(entries), edge.root()), time)),
+    )
+
+
+def first_leaf(time, origin=ORIGIN):
+    """The bytes of a log's first entry."""
+    return encode_json({"v": 1, "type": "log", "time": time, "origin": origin})
 
 
 def verify_whole(path, acknowledged=None, signer=SIGNER):

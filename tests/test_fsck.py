@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from beacon.log import fsck
 from beacon.log.fsck import check, rebuild
-from beacon.store.errors import AlreadyOpen, LogDamaged, SchemaRefused
+from beacon.store.errors import AlreadyOpen, CannotOpen, LogDamaged, SchemaRefused
 from tests.log_support import (
     SIGNER,
     Clock,
@@ -17,12 +17,16 @@ from tests.log_support import (
     append,
     contribution,
     contributions,
+    first_leaf,
+    forge,
     make_log,
     open_log,
+    signed,
+    tamper,
     verify_whole,
 )
 from verifier import merkle
-from verifier.note import Checkpoint, SigningKey
+from verifier.note import SigningKey
 
 BATCHES = (1, 5, 3, 40)
 SIZE = 1 + sum(BATCHES)
@@ -35,28 +39,10 @@ def path(tmp_path):
     return path
 
 
-def change(path, *statements):
-    """Change the file as its owner could: triggers are dropped and put back."""
-    with closing(sqlite3.connect(path)) as db:
-        triggers = db.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
-        for name, _ in triggers:
-            db.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            db.execute(*statement if isinstance(statement, tuple) else (statement,))
-        for _, sql in triggers:
-            db.execute(sql)
-        db.commit()
-
-
 def found(path, **options):
     report = check(path, SIGNER.vkey, [Index()], **options)
     assert not report.ok
     return {str(finding) for finding in report.findings}
-
-
-def signed(size, root, *, origin=SIGNER.name, signer=SIGNER, extensions=()):
-    text = Checkpoint(origin, size, root, extensions).encode()
-    return f"{text}\n{signer.sign(text)}"
 
 
 def test_a_whole_log_is_found_whole(path):
@@ -71,7 +57,7 @@ def test_a_whole_log_is_found_whole(path):
 
 
 def test_without_projections_the_derived_tables_are_not_checked(path):
-    change(path, "DELETE FROM session_entries")
+    tamper(path, "DELETE FROM session_entries")
     report = check(path, SIGNER.vkey)
     assert report.ok
     assert not report.derived_checked
@@ -175,7 +161,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize(("statements", "expected"), DAMAGE.values(), ids=DAMAGE.keys())
 def test_damage_is_found_and_named(path, statements, expected):
-    change(path, *statements)
+    tamper(path, *statements)
     findings = found(path)
     for part in expected:
         assert any(finding.startswith(part) for finding in findings), findings
@@ -183,7 +169,7 @@ def test_damage_is_found_and_named(path, statements, expected):
 
 def test_a_checkpoint_signed_by_our_key_over_another_tree(path):
     note = signed(7, bytes(32))
-    change(path, ("UPDATE checkpoints SET note = ? WHERE size = 7", (note,)))
+    tamper(path, ("UPDATE checkpoints SET note = ? WHERE size = 7", (note,)))
     assert found(path) == {"checkpoint 7: signs another root than the entries have"}
 
 
@@ -192,7 +178,7 @@ def test_a_checkpoint_of_ours_with_an_extension_or_another_origin(path):
         leaves = [merkle.leaf_hash(row[0]) for row in db.execute("SELECT entry FROM entries ORDER BY i LIMIT 7")]
     root = merkle.tree_root(leaves)
     for note in (signed(7, root, extensions=("more",)), signed(7, root, origin="other.example")):
-        change(path, ("UPDATE checkpoints SET note = ? WHERE size = 7", (note,)))
+        tamper(path, ("UPDATE checkpoints SET note = ? WHERE size = 7", (note,)))
         assert found(path) == {"checkpoint 7: checkpoint 7 is another log's or another size's"}
 
 
@@ -201,31 +187,16 @@ def test_another_key(path):
     assert [finding.where for finding in report.findings] == ["checkpoint"] * 5
 
 
-def rewritten(path, entries):
-    """Replace all entries, with hashes and checkpoints that fit them, signed: what only the log's owner could do."""
-    leaves = [merkle.leaf_hash(entry) for entry in entries]
-    statements = ["DELETE FROM entries", "DELETE FROM hashes", "DELETE FROM checkpoints", "DELETE FROM session_entries"]
-    statements += [("INSERT INTO entries VALUES (?, ?)", row) for row in enumerate(entries)]
-    note = signed(len(entries), merkle.tree_root(leaves))
-    statements.append(("INSERT INTO checkpoints VALUES (?, ?, 5)", (len(entries), note)))
-    change(path, *statements)
-    rebuild(path, SIGNER.vkey, [Index()])
-
-
 OWNER = {
     "time runs back": ([contribution(6, "a"), contribution(5, "b")], "entry 2: is older than the one before"),
     "a type that is none": ([b'{"v":1,"type":"x","time":5}'], "entry 1: entry"),
-    "a second first entry": (
-        [b'{"v":1,"type":"log","time":5,"origin":"%s"}' % SIGNER.name.encode()],
-        "entry 1: the first entry, and no other, is of type log",
-    ),
+    "a second first entry": ([first_leaf(5)], "entry 1: the first entry, and no other, is of type log"),
 }
 
 
 @pytest.mark.parametrize(("entries", "expected"), OWNER.values(), ids=OWNER.keys())
 def test_what_a_signature_does_not_make_right(path, entries, expected):
-    first = b'{"v":1,"type":"log","time":5,"origin":"%s"}' % SIGNER.name.encode()
-    rewritten(path, [first, *entries])
+    forge(path, [first_leaf(5), *entries], 5)
     findings = found(path)
     assert any(finding.startswith(expected) for finding in findings), findings
 
@@ -233,12 +204,12 @@ def test_what_a_signature_does_not_make_right(path, entries, expected):
 @pytest.mark.parametrize(
     ("first", "expected"),
     [
-        (b'{"v":1,"type":"log","time":5,"origin":"other.example"}', "entry 0: names another log"),
+        (first_leaf(5, "other.example"), "entry 0: names another log"),
         (contribution(5, "a"), "entry 0: the first entry, and no other, is of type log"),
     ],
 )
 def test_a_log_that_begins_otherwise(path, first, expected):
-    rewritten(path, [first])
+    forge(path, [first], 5)
     assert any(finding.startswith(expected) for finding in found(path))
 
 
@@ -252,14 +223,14 @@ def test_no_database_is_found(tmp_path):
     path = tmp_path / "log.db"
     path.write_bytes(b"not a database" * 1000)
     assert {finding.split(":")[0] for finding in found(path)} == {"database"}
-    with pytest.raises(sqlite3.OperationalError):
+    with pytest.raises(CannotOpen):
         check(tmp_path / "none.db", SIGNER.vkey)
 
 
 def test_findings_are_counted_beyond_the_first_hundred(tmp_path):
     path = tmp_path / "log.db"
     make_log(path, [150])
-    change(path, "UPDATE hashes SET nodes = zeroblob(length(nodes))")
+    tamper(path, "UPDATE hashes SET nodes = zeroblob(length(nodes))")
     report = check(path, SIGNER.vkey)
     assert len(report.findings) == fsck.MAX_FINDINGS
     assert report.more == 151 - fsck.MAX_FINDINGS
@@ -276,22 +247,26 @@ def test_a_projection_that_cannot_follow_is_a_finding(path):
     assert str(report.findings[0]) == "derived 3: cannot be applied: ValueError: cannot read this"
 
 
+class Flipped:
+    def __init__(self, path):
+        self.path, self.whole, self.contents = path, path.read_bytes(), dump(path)
+
+
 @given(st.integers(0), st.integers(0, 7))
 @settings(deadline=None, max_examples=60)
 def test_no_flipped_bit_goes_unseen(flipped_log, position, bit):
     """Any bit of any page that holds data: either it is found, or nothing that is read has changed."""
-    path, whole, contents = flipped_log
+    path, whole = flipped_log.path, flipped_log.whole
     position %= len(whole)
     path.write_bytes(whole[:position] + bytes([whole[position] ^ 1 << bit]) + whole[position + 1 :])
+    for name in ("-wal", "-shm"):
+        path.with_name(path.name + name).unlink(missing_ok=True)
     try:
         report = check(path, SIGNER.vkey, [Index()])
-    except sqlite3.OperationalError:
+    except CannotOpen:
         return
-    finally:
-        for name in ("-wal", "-shm"):
-            path.with_name(path.name + name).unlink(missing_ok=True)
     if report.ok:
-        assert dump(path) == contents
+        assert dump(path) == flipped_log.contents
 
 
 def dump(path):
@@ -306,7 +281,7 @@ def dump(path):
 def flipped_log(tmp_path_factory):
     path = tmp_path_factory.mktemp("flipped") / "log.db"
     make_log(path, BATCHES)
-    return path, path.read_bytes(), dump(path)
+    return Flipped(path)
 
 
 # --- rebuilding -------------------------------------------------------------------------------------------------
@@ -324,7 +299,7 @@ REBUILT = {
 @pytest.mark.parametrize("statements", REBUILT.values(), ids=REBUILT.keys())
 def test_what_is_derived_is_rebuilt(path, statements, monkeypatch):
     before = dump(path)
-    change(path, *statements)
+    tamper(path, *statements)
     monkeypatch.setattr(fsck, "_CHUNK", 7)
     seen = []
     assert rebuild(path, SIGNER.vkey, [Index()], lambda done, total: seen.append((done, total))) == SIZE
@@ -358,7 +333,7 @@ NOT_REBUILT = {
 
 @pytest.mark.parametrize("statements", NOT_REBUILT.values(), ids=NOT_REBUILT.keys())
 def test_what_is_not_derived_cannot_be_rebuilt(path, statements):
-    change(path, *statements)
+    tamper(path, *statements)
     before = dump(path)
     with pytest.raises(LogDamaged):
         rebuild(path, SIGNER.vkey, [])

@@ -22,10 +22,10 @@ from beacon.log.projection import Loading, Projection
 from beacon.log.recovery import open_checkpoint
 from beacon.log.sequencer import insert_pairs
 from beacon.log.tree import Edge
-from beacon.store.errors import LogDamaged, SchemaRefused
+from beacon.store.errors import CannotOpen, LogDamaged, SchemaRefused
 from beacon.store.lock import FileLock
 from beacon.store.log_schema import DERIVED, HASHES, LOG_SCHEMA, immutable
-from beacon.store.schema import connect, open_readonly, readonly_uri
+from beacon.store.schema import DAMAGE, connect, open_readonly, readonly_uri, refusal
 from verifier import entries
 from verifier.errors import VerifierError
 from verifier.merkle import leaf_hash, node_hash
@@ -83,25 +83,20 @@ def check(
     """Check a whole log file; the origin is the key's name. Writes nothing to it and needs no lock.
 
     projections: fresh ones, used for this alone; without them the derived tables are not checked.
-    progress: called with (entries done, entries in all). Raises sqlite3.OperationalError when it cannot be read at all.
+    progress: called with (entries done, entries in all). Raises CannotOpen.
     """
     report = Report()
     with tempfile.TemporaryDirectory() as directory:
         try:
             with closing(open_readonly(path)) as db:
-                LOG_SCHEMA.check(db)
-        except SchemaRefused as error:
-            report.add("schema", None, str(error))
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise
-            report.add("database", None, str(error))
-            return report
-        with closing(_beside(path, Path(directory) / "scratch.db")) as db:
-            try:
+                _check_schema(db, report)
+            with closing(_beside(path, Path(directory) / "scratch.db")) as db:
                 _Check(db, vkey, projections, progress or _no_progress, report).run()
-            except sqlite3.DatabaseError as error:
-                report.add("database", None, str(error))
+        except DAMAGE as error:
+            reason = refusal(path, error)
+            if isinstance(reason, CannotOpen):
+                raise reason from error
+            report.add("database", None, f"{type(error).__name__}: {error}")
     return report
 
 
@@ -109,7 +104,7 @@ def rebuild(path: Path, vkey: VerifierKey, projections: Sequence[Projection], pr
     """Rebuild the stored hashes and the derived tables from the entries, in one transaction. Gives how many entries.
 
     Nothing is changed unless every checkpoint then has the root that its signature covers. projections: fresh ones,
-    used for this alone. Raises AlreadyOpen while a service runs, SchemaRefused, LogDamaged, sqlite3.Error.
+    used for this alone. Raises AlreadyOpen while a service runs, SchemaRefused, CannotOpen, DatabaseDamaged.
     """
     if not path.exists():
         raise LogDamaged(f"there is no log at {path}")
@@ -125,9 +120,18 @@ def rebuild(path: Path, vkey: VerifierKey, projections: Sequence[Projection], pr
             except BaseException:
                 db.rollback()
                 raise
+    except sqlite3.Error as error:
+        raise refusal(path, error) from error
     finally:
         lock.release()
     return size
+
+
+def _check_schema(db: Database, report: Report) -> None:
+    try:
+        LOG_SCHEMA.check(db)
+    except SchemaRefused as error:
+        report.add("schema", None, str(error))
 
 
 class _Check:

@@ -17,14 +17,14 @@ from beacon.log.reads import SignedCheckpoint
 from beacon.log.recovery import recover
 from beacon.log.sequencer import Appended, Build, Sequencer, first_entry
 from beacon.log.tiles import tile_bytes
-from beacon.store.errors import LogDamaged
+from beacon.store.errors import DatabaseDamaged, LogDamaged
 from beacon.store.log_schema import LOG_SCHEMA
 from beacon.store.reader import Reader
-from beacon.store.schema import Connect, connect
+from beacon.store.schema import Connect, connect, reading, refusal
 from beacon.store.writer import Writer
 from verifier.errors import VerifierError
 from verifier.merkle import verify_inclusion
-from verifier.note import SigningKey
+from verifier.note import SigningKey, VerifierKey
 from verifier.tiles import Tile
 
 T = TypeVar("T")
@@ -57,24 +57,30 @@ class Log:
         """Check what is there and take over, or begin a new log with its first leaf. Blocks.
 
         The origin is the signer's name. connector, step: for tests of faults, as in Writer.
-        Raises AlreadyOpen, SchemaRefused, LogDamaged, WriteFailed, OutcomeUnknown.
+        Raises AlreadyOpen, SchemaRefused, CannotOpen, LogDamaged, WriteFailed, OutcomeUnknown, OSError.
         """
         log = cls(path, str(signer.vkey))
         log._sequencer = Sequencer(signer, clock, projections, log._publish, step or _no_step)
         try:
-            log.writer = Writer(path, LOG_SCHEMA, hooks=log._sequencer, connector=connector, step=step)
-            try:
-                log.writer.submit(partial(log._start, signer)).result()
-                if log._latest is None:
-                    log.writer.submit(log._appending(first_entry(signer.name)), plain=True).result()
-            except BaseException:
-                log.writer.close()
-                raise
-        except sqlite3.OperationalError:
+            log.writer = Writer(
+                path,
+                LOG_SCHEMA,
+                hooks=log._sequencer,
+                begin=partial(log._begin, signer.vkey),
+                connector=connector,
+                step=step,
+            )
+        except LogDamaged:
             raise
-        except sqlite3.DatabaseError as error:
-            raise LogDamaged(f"{path} cannot be read: {error}") from error
-        log.reader = Reader(path, readers)
+        except DatabaseDamaged as error:
+            raise LogDamaged(str(error)) from error
+        try:
+            if log._latest is None:
+                log.writer.submit(log._appending(first_entry(signer.name)), plain=True).result()
+            log.reader = Reader(path, readers)
+        except BaseException:
+            log.writer.close()
+            raise
         return log
 
     async def append(self, build: Build) -> list[Appended]:
@@ -126,8 +132,13 @@ class Log:
         self.writer.close()
         self.reader.close()
 
-    def _start(self, signer: SigningKey, db: Database) -> None:
-        self._sequencer.restore(db, recover(db, signer.vkey))
+    def _begin(self, vkey: VerifierKey, db: Database) -> None:
+        with reading(self.path):
+            state = recover(db, vkey)
+        try:
+            self._sequencer.restore(db, state)
+        except sqlite3.Error as error:
+            raise refusal(self.path, error) from error
 
     def _appending(self, build: Build) -> Callable[[Database], list[Appended]]:
         append = self._sequencer.append

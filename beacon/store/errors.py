@@ -25,7 +25,19 @@ class SchemaRefused(StoreError):
     code = "schema-refused"
 
 
-class LogDamaged(StoreError):
+class CannotOpen(StoreError):
+    """The file cannot be opened or read: permissions, a lock, the disk. What it holds may be in order."""
+
+    code = "cannot-open"
+
+
+class DatabaseDamaged(StoreError):
+    """What the file holds cannot be read as the database that it should be."""
+
+    code = "database-damaged"
+
+
+class LogDamaged(DatabaseDamaged):
     """The log does not agree with itself: entries, hashes, checkpoints or the key. It is not opened."""
 
     code = "log-damaged"

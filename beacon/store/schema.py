@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlite_utils import Database, Migrations
 
-from beacon.store.errors import SchemaRefused
+from beacon.store.errors import CannotOpen, DatabaseDamaged, SchemaRefused, StoreError
 
 Connect = Callable[[str], sqlite3.Connection]
 
 BUSY_SECONDS = 5.0
 CACHED_STATEMENTS = 256
 WAL_CHECKPOINT_PAGES = 4_000
+
+# What reading a damaged file may raise: what it holds need not have the types that the schema gives it.
+DAMAGE = (sqlite3.Error, LookupError, TypeError, ValueError, AttributeError)
+
+_ENVIRONMENT = frozenset(
+    {
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_CANTOPEN,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +45,10 @@ class Schema:
     migrations: Migrations
 
     def objects(self, db: Database) -> dict[str, str]:
-        """Name -> SQL of every table, index and trigger of this schema that `db` has, and of any trigger on them."""
+        """Name -> SQL of what `db` has of this schema, and of any other trigger. Raises SchemaRefused."""
         rows = db.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+        if not all(isinstance(value, str) for row in rows for value in row):
+            raise SchemaRefused(f"{self.name}: the schema cannot be read")
         known = self.expected()
         return {name: sql for kind, name, sql in rows if kind == "trigger" or name in known}
 
@@ -77,9 +95,29 @@ class Schema:
             raise SchemaRefused(f"not a {self.name}: its application id is {found}, not {self.application_id}")
         with Database(memory=True, execute_plugins=False) as fresh:
             known = {migration.name for migration in self.migrations.pending(fresh)}
-        unknown = sorted({migration.name for migration in self.migrations.applied(db)} - known)
+        try:
+            unknown = sorted({str(migration.name) for migration in self.migrations.applied(db)} - known)
+        except LookupError as error:
+            raise SchemaRefused(f"{self.name}: its record of migrations cannot be read") from error
         if unknown:
             raise SchemaRefused(f"{self.name}: made by a newer version of this program ({', '.join(unknown)})")
+
+
+def refusal(path: Path, error: BaseException) -> StoreError:
+    """Tell what is wrong with a file from what opening or reading it raised."""
+    text = f"{path}: {type(error).__name__}: {error}"
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _ENVIRONMENT:
+        return CannotOpen(text)
+    return DatabaseDamaged(text)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise CannotOpen or DatabaseDamaged in place of whatever reading the file raises."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise refusal(path, error) from error
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -90,20 +128,21 @@ def connect(path: str) -> sqlite3.Connection:
 def open_writable(path: Path, schema: Schema, connector: Connect = connect) -> Database:
     """Open, create or migrate the database for the calling thread: WAL, synchronous=FULL, recursive triggers on.
 
-    A new file gets schema.mode before anything is in it. Raises SchemaRefused, sqlite3.Error.
+    A new file gets schema.mode before anything is in it. Raises SchemaRefused, CannotOpen, DatabaseDamaged, OSError.
     """
     if not path.exists():
         path.touch(mode=schema.mode)
-    conn = connector(str(path))
-    try:
-        db = Database(conn, execute_plugins=False, recursive_triggers=True)
-        db.enable_wal()
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute(f"PRAGMA wal_autocheckpoint = {WAL_CHECKPOINT_PAGES}")
-        schema.prepare(db)
-    except BaseException:
-        conn.close()
-        raise
+    with reading(path):
+        conn = connector(str(path))
+        try:
+            db = Database(conn, execute_plugins=False, recursive_triggers=True)
+            db.enable_wal()
+            db.execute("PRAGMA synchronous = FULL")
+            db.execute(f"PRAGMA wal_autocheckpoint = {WAL_CHECKPOINT_PAGES}")
+            schema.prepare(db)
+        except BaseException:
+            conn.close()
+            raise
     return db
 
 

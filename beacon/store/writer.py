@@ -117,19 +117,22 @@ class Writer:
         *,
         hooks: Hooks | None = None,
         exclusive: bool = True,
+        begin: Callable[[Database], None] | None = None,
         connector: Connect = connect,
         step: Callable[[str], None] | None = None,
         max_batch: int = MAX_BATCH,
     ) -> None:
         """Open, create or migrate the database.
 
-        exclusive: hold the lock of `path` until closed. A second process may still write through a writer that is not
-        exclusive; then both wait for each other in SQLite. step: called with the name of each step of a write.
-        Raises AlreadyOpen, SchemaRefused, sqlite3.Error.
+        begin: reads what is there and takes over, on the writer's thread, before anything is written; what it raises is
+        raised here. exclusive: hold the lock of `path` until closed. A second process may still write through a writer
+        that is not exclusive; then both wait for each other in SQLite. step: told the name of each step of a write.
+        Raises AlreadyOpen, SchemaRefused, CannotOpen, DatabaseDamaged, OSError.
         """
         self.path: Final = path
         self._schema: Final = schema
         self._connector: Final = connector
+        self._begin: Final = begin
         self._hooks: Final[Hooks] = hooks or NoHooks()
         self._step: Final[Callable[[str], None]] = step or _no_step
         self._max_batch: Final = max_batch
@@ -213,7 +216,7 @@ class Writer:
 
     def _main(self, opened: Future[None]) -> None:
         try:
-            db = open_writable(self.path, self._schema, self._connector)
+            db = self._open()
         except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for it
             opened.set_exception(error)
             return
@@ -224,6 +227,18 @@ class Writer:
             self.stop("the writer was closed")
             self._fail_waiting()
             db.close()
+
+    def _open(self) -> Database:
+        db = open_writable(self.path, self._schema, self._connector)
+        try:
+            if self._begin is not None:
+                db.execute("BEGIN")
+                self._begin(db)
+                db.rollback()
+        except BaseException:
+            db.close()
+            raise
+        return db
 
     def _serve(self, db: Database) -> None:
         while True:
