@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from verifier.bls.verify import REFERENCE, Backend
 from verifier.drand import SCHEMES, ChainInfo, Round, parse_chain_info, parse_relay_info, verify_round, verify_under_key
 from verifier.encoding import parse_hex
 from verifier.errors import VerifierError
@@ -35,19 +36,19 @@ def run_chain(case: Mapping[str, Any]) -> str | None:
     return None
 
 
-def run_round(record: Mapping[str, Any], chains: Mapping[str, ChainInfo]) -> str | None:
+def run_round(record: Mapping[str, Any], chains: Mapping[str, ChainInfo], backend: Backend = REFERENCE) -> str | None:
     """A published round. chains: by chain hash in hex. A record without chain hash brings its own public key."""
     scheme = SCHEMES[record["scheme"]]
     chain = None if record["chain_hash"] is None else chains[record["chain_hash"]]
     try:
         stated = _stated(record)
         if chain is None:
-            verify_under_key(scheme, parse_hex(record["public_key"], scheme.key_bytes), stated)
+            verify_under_key(scheme, parse_hex(record["public_key"], scheme.key_bytes), stated, backend)
             randomness = hashlib.sha256(stated.signature).digest()
         elif chain.scheme != scheme:
             return "the chain has another scheme"
         else:
-            randomness = verify_round(chain, stated).randomness
+            randomness = verify_round(chain, stated, backend).randomness
     except VerifierError as error:
         return f"refused: {error}"
     if record["randomness"] is not None and record["randomness"] != randomness.hex():
@@ -55,13 +56,13 @@ def run_round(record: Mapping[str, Any], chains: Mapping[str, ChainInfo]) -> str
     return None
 
 
-def run_negative(case: Mapping[str, Any], chains: Mapping[str, ChainInfo]) -> str | None:
+def run_negative(case: Mapping[str, Any], chains: Mapping[str, ChainInfo], backend: Backend = REFERENCE) -> str | None:
     """A signature that must be refused. scheme_override: verify as if the chain had that scheme."""
     chain = chains[case["chain_hash"]]
     if "scheme_override" in case:
         chain = replace(chain, scheme=SCHEMES[case["scheme_override"]])
     try:
-        verify_round(chain, _stated(case))
+        verify_round(chain, _stated(case), backend)
     except VerifierError:
         return None
     return "accepted"

@@ -1,121 +1,103 @@
-"""BLS signatures on BLS12-381 in pure Python, on py-ecc's field and curve arithmetic (PROTOCOL.md 2.5, 2.6).
+"""The reference backend, in pure Python on py-ecc: every scheme of drand's (PROTOCOL.md 2.5, 2.6).
 
-Wire form of a point (ZCash / draft-irtf-cfrg-pairing-friendly-curves, appendix C), G1 48 bytes, G2 96 bytes:
-
-    bit 7 of byte 0   compressed, always 1
-    bit 6 of byte 0   identity, refused here
-    bit 5 of byte 0   the larger of the two y
-    the rest          x, big-endian, below the field prime; in G2 the imaginary part stands first
-
-py-ecc alone is laxer than the protocol: its decoding ignores leading bytes and checks no subgroup. So a point is
-decoded only from exactly its length, must be the one encoding of what it decodes to, and must have the prime order.
+A point is py-ecc's homogeneous (x, y, z). py-ecc alone is laxer than the protocol: its decoding ignores leading bytes
+and checks no order. So a point is decoded only from exactly its length, must be the one encoding of what it decodes to,
+and must have the group order. There is no default domain separation tag.
 """
 
 from __future__ import annotations
 
-import hashlib
-from functools import lru_cache
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, Final
 
-from py_ecc.bls.hash_to_curve import hash_to_G1, hash_to_G2
-from py_ecc.bls.point_compression import compress_G1, compress_G2, decompress_G1, decompress_G2
-from py_ecc.bls.typing import G1Compressed, G2Compressed
-from py_ecc.fields import optimized_bls12_381_FQ12
-from py_ecc.optimized_bls12_381.optimized_curve import G1, G2, curve_order, is_inf, multiply, neg
-from py_ecc.optimized_bls12_381.optimized_pairing import final_exponentiate, miller_loop
-
+from verifier.bls import bls12_381, bn254, curve
 from verifier.bls.errors import PointError, PointFault
-from verifier.errors import Code, FormatError, VerificationError
+from verifier.bls.groups import Group
+from verifier.bls.pyecc import Point, lift, lower
+from verifier.bls.wire import check_form
+from verifier.errors import Code, FormatError
 
-Group: TypeAlias = Literal["G1", "G2"]
-Point: TypeAlias = Any
-
-POINT_BYTES: Final[dict[Group, int]] = {"G1": 48, "G2": 96}
-_OTHER: Final[dict[Group, Group]] = {"G1": "G2", "G2": "G1"}
-_GENERATOR: Final[dict[Group, Point]] = {"G1": G1, "G2": G2}
-ORDER: Final = curve_order
-_COORDINATE: Final = 48
-
-
-def verify(group: Group, dst: bytes, public_key: bytes, message: bytes, signature: bytes) -> None:
-    """Check a signature in `group` under a public key of the other group.
-
-    signature: 48 bytes in G1, 96 in G2; public_key: 96 or 48. dst: the hash-to-curve domain separation tag.
-    Raises FormatError(POINT) when either is not a canonical encoding of a point of prime order (2.6),
-    VerificationError(ROUND_SIGNATURE) when the pairing does not hold.
-    """
-    key = _decode_key(_OTHER[group], public_key)
-    point = decode_point(group, signature)
-    hashed = _hash_to_curve(group, dst, message)
-    generator = neg(_GENERATOR[_OTHER[group]])
-    product = _miller(group, hashed, key) * _miller(group, point, generator)
-    if final_exponentiate(product) != optimized_bls12_381_FQ12.one():
-        raise VerificationError(Code.ROUND_SIGNATURE, "the signature does not verify under the chain's public key")
-
-
-def check_public_key(group: Group, public_key: bytes) -> None:
-    """FormatError(POINT) unless a key for signatures in `group` is canonical, of prime order and not the identity."""
-    _decode_key(_OTHER[group], public_key)
-
-
-def public_key(group: Group, secret: int) -> bytes:
-    """The public key (in the other group) of a secret, 0 < secret < curve order."""
-    return encode_point(_OTHER[group], multiply(_GENERATOR[_OTHER[group]], _check_secret(secret)))
-
-
-def sign(group: Group, dst: bytes, secret: int, message: bytes) -> bytes:
-    """Sign a message in `group`. Not constant-time: for local test networks only."""
-    return encode_point(group, multiply(_hash_to_curve(group, dst, message), _check_secret(secret)))
+NAME: Final = "py-ecc"
+GROUPS: Final = frozenset({Group.BLS12_381_G1, Group.BLS12_381_G2, Group.BN254_G1})
+ORDER: Final = bls12_381.ORDER
+_FIRST: Final = frozenset({Group.BLS12_381_G1, Group.BN254_G1})
+_BN254: Final = frozenset({Group.BN254_G1, Group.BN254_G2})
 
 
 def decode_point(group: Group, data: bytes) -> Point:
-    """The point of a canonical encoding, of prime order and not the identity, else FormatError(POINT)."""
-    if len(data) != POINT_BYTES[group]:
-        raise PointError(PointFault.LENGTH, f"a {group} point has {POINT_BYTES[group]} bytes, not {len(data)}")
+    """The point of a canonical encoding, of the group order and not the identity, else PointError."""
+    check_form(group, data)
     try:
         point = _decompress(group, data)
     except ValueError as error:
-        raise PointError(PointFault.ENCODING, f"not the compressed encoding of a {group} point") from error
-    if is_inf(point):
-        raise PointError(PointFault.IDENTITY, "the identity is no signature and no key")
+        raise PointError(PointFault.ENCODING, f"not the encoding of a point of {group}'s curve") from error
     if encode_point(group, point) != data:
         raise PointError(PointFault.ENCODING, f"not the canonical encoding of a {group} point")
-    if not is_inf(multiply(point, curve_order)):
-        raise PointError(PointFault.SUBGROUP, f"the point is not in the prime-order subgroup of {group}")
+    if not _curve(group).in_subgroup(group, point):
+        raise PointError(PointFault.SUBGROUP, f"the point is on {group}'s curve, but not in the group")
     return point
 
 
 def encode_point(group: Group, point: Point) -> bytes:
-    """The compressed encoding: 48 bytes in G1, 96 in G2."""
-    if group == "G1":
-        return int(compress_G1(point)).to_bytes(_COORDINATE, "big")
-    return b"".join(int(z).to_bytes(_COORDINATE, "big") for z in compress_G2(point))
+    """The wire form: 48 or 96 bytes on BLS12-381, 64 or 128 on BN254."""
+    encoded: bytes = _curve(group).encode(group, point)
+    return encoded
 
 
-@lru_cache(maxsize=64)
-def _decode_key(group: Group, data: bytes) -> Point:
-    return decode_point(group, data)
+def hash_to_curve(group: Group, dst: bytes, message: bytes) -> Point:
+    """The point that a signature of `message` is a multiple of."""
+    return _curve(group).hash_to_curve(group, dst, message)
+
+
+def sum_products(group: Group, points: Sequence[Point], factors: Sequence[int]) -> Point:
+    """The sum of factor * point over all pairs; factors >= 0."""
+    module = _curve(group)
+    total = curve.sum_products(module.PRIME, [lift(module.PRIME, point) for point in points], factors)
+    return lower(module.PRIME, module.FIELD[group], total)
+
+
+def pairings_agree(group: Group, hashed: Point, key: Point, signature: Point) -> bool:
+    """Whether e(hashed, key) = e(signature, generator): two Miller loops, one final exponentiation."""
+    module = _curve(group)
+    pairs = [(hashed, key), (signature, _negate(module.GENERATOR[group.partner]))]
+    return bool(module.product_is_one(pairs if group in _FIRST else [pair[::-1] for pair in pairs]))
+
+
+def order(group: Group) -> int:
+    """The prime number of points of the group."""
+    number: int = _curve(group).ORDER
+    return number
+
+
+def public_key(group: Group, secret: int) -> bytes:
+    """The public key, in the partner of `group`, of a secret, 0 < secret < order(group)."""
+    point = sum_products(group.partner, [_curve(group).GENERATOR[group.partner]], [_check_secret(group, secret)])
+    return encode_point(group.partner, point)
+
+
+def sign(group: Group, dst: bytes, secret: int, message: bytes) -> bytes:
+    """Sign a message in `group`. Not constant-time: for local test networks only."""
+    return encode_point(
+        group, sum_products(group, [hash_to_curve(group, dst, message)], [_check_secret(group, secret)])
+    )
+
+
+def _curve(group: Group) -> Any:
+    module: ModuleType = bn254 if group in _BN254 else bls12_381
+    return module
 
 
 def _decompress(group: Group, data: bytes) -> Point:
-    first = int.from_bytes(data[:_COORDINATE], "big")
-    if group == "G1":
-        return decompress_G1(G1Compressed(first))
-    return decompress_G2(G2Compressed((first, int.from_bytes(data[_COORDINATE:], "big"))))
+    return _curve(group).decompress(group, data)
 
 
-def _hash_to_curve(group: Group, dst: bytes, message: bytes) -> Point:
-    sha256: Any = hashlib.sha256
-    return hash_to_G1(message, dst, sha256) if group == "G1" else hash_to_G2(message, dst, sha256)
+def _negate(point: Point) -> Point:
+    x, y, z = point
+    return x, -y, z
 
 
-def _miller(group: Group, point: Point, other: Point) -> Any:
-    """The Miller loop without the final exponentiation; `point` is in `group`, `other` in the other group."""
-    q, p = (other, point) if group == "G1" else (point, other)
-    return miller_loop(q, p, final_exponentiate=False)
-
-
-def _check_secret(secret: int) -> int:
-    if not 0 < secret < curve_order:
-        raise FormatError(Code.POINT, "a secret key is a number from 1 to the curve order less 1")
+def _check_secret(group: Group, secret: int) -> int:
+    if not 0 < secret < order(group):
+        raise FormatError(Code.POINT, "a secret key is a number from 1 to the group order less 1")
     return secret
