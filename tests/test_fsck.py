@@ -236,6 +236,26 @@ def test_findings_are_counted_beyond_the_first_hundred(tmp_path):
     assert report.more == 151 - fsck.MAX_FINDINGS
 
 
+def test_projections_are_told_of_the_commits_that_there_were(path):
+    class Commits(Index):
+        def __init__(self):
+            super().__init__()
+            self.sizes = []
+
+        def applied(self, db, index, entry, leaf_hash):
+            super().applied(db, index, entry, leaf_hash)
+            self.size = index + 1
+
+        def committed(self):
+            super().committed()
+            self.sizes.append(self.size)
+
+    checked, rebuilt = Commits(), Commits()
+    assert check(path, SIGNER.vkey, [checked]).ok
+    rebuild(path, SIGNER.vkey, [rebuilt])
+    assert checked.sizes == rebuilt.sizes == [1, 2, 7, 10, 50]
+
+
 def test_a_projection_that_cannot_follow_is_a_finding(path):
     class Failing(Index):
         def applied(self, db, index, entry, leaf_hash):

@@ -2,7 +2,8 @@
 
 `check` trusts nothing but the key it is given: every entry is parsed and hashed again, every stored hash, root and
 signature compared with what follows from the entries, and every derived row with what the projections make of them. It
-reads one moment of the file, also beside a running service, in memory that does not grow with the log.
+reads one moment of the file, also beside a running service, in memory that does not grow with the log. Projections are
+told of the same commits as when the log was written: one at each checkpoint.
 """
 
 from __future__ import annotations
@@ -163,8 +164,6 @@ class _Check:
         self._report.rounds = self._db.execute("SELECT count(*) FROM log.rounds").fetchone()[0]
         _open_all(self._projections, self._db)
         self._check_entries()
-        for projection in self._projections:
-            projection.committed()
         if self._report.derived_checked:
             for table in DERIVED:
                 self._check_derived(table)
@@ -181,8 +180,10 @@ class _Check:
             leaf = leaf_hash(entry)
             self._check_entry(index, entry)
             self._check_hashes(index, b"".join(self._add(leaf)), hashes)
-            self._check_checkpoints(index + 1, checkpoints)
-            self._apply(index, entry, leaf)
+            covered = checkpoints.take(index + 1)
+            if covered is not None:
+                self._check_checkpoint(*covered)
+            self._apply(index, entry, leaf, committed=covered is not None)
             expected += 1
             if expected % PROGRESS_EVERY == 0:
                 self._progress(expected, total)
@@ -217,19 +218,16 @@ class _Check:
         elif row[1] != nodes:
             self._report.add("hash", index, "does not follow from the entries")
 
-    def _check_checkpoints(self, size: int, stored: _Rows) -> None:
-        row = stored.take(size)
-        if row is None:
-            return
+    def _check_checkpoint(self, size: int, note: str, time: int) -> None:
         self._report.checkpoints += 1
         try:
-            root = open_checkpoint(row[1], size, self._vkey)
+            root = open_checkpoint(note, size, self._vkey)
         except LogDamaged as error:
             self._report.add("checkpoint", size, str(error))
             return
         if root != self._root():
             self._report.add("checkpoint", size, "signs another root than the entries have")
-        if row[2] != self._time:
+        if time != self._time:
             self._report.add("checkpoint", size, "has not the time of its newest entry")
 
     def _add(self, leaf: bytes) -> list[bytes]:
@@ -247,13 +245,13 @@ class _Check:
             root = node_hash(left, root)
         return root
 
-    def _apply(self, index: int, entry: bytes, leaf: bytes) -> None:
+    def _apply(self, index: int, entry: bytes, leaf: bytes, *, committed: bool) -> None:
         for projection in self._projections:
             try:
                 projection.applied(self._db, index, entry, leaf)
             except Exception as error:  # noqa: BLE001 - it folds what may be damaged; the report says so
                 self._report.add("derived", index, f"cannot be applied: {type(error).__name__}: {error}")
-            if index % _CHUNK == 0:
+            if committed:
                 projection.committed()
 
     def _check_derived(self, table: str) -> None:
@@ -342,9 +340,9 @@ def _rebuild_chunk(db: Database, edge: Edge, signed: dict[int, bytes], projectio
             raise LogDamaged(f"checkpoint {edge.size} signs another root than the entries have")
         for projection in projections:
             projection.applied(db, index, entry, leaf)
+            if edge.size in signed:
+                projection.committed()
     insert_pairs(db, "hashes (i, nodes)", hashes)
-    for projection in projections:
-        projection.committed()
 
 
 def _checkpoints(db: Database) -> list[tuple[int, str]]:
