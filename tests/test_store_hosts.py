@@ -1,0 +1,213 @@
+"""The stores on top of the writer: hosts and their tokens, seeds, rounds."""
+
+import re
+from contextlib import closing
+from enum import StrEnum
+
+import pytest
+
+from beacon.store.errors import HostExists, HostUnknown, NameRefused, SeedExists
+from beacon.store.hosts import CACHE_MS, Host, HostStore
+from beacon.store.log_schema import LOG_SCHEMA
+from beacon.store.private_schema import PRIVATE_SCHEMA
+from beacon.store.reader import Reader
+from beacon.store.rounds import SqliteRounds
+from beacon.store.seeds import SeedStore
+from beacon.store.writer import Writer
+from tests.log_support import START, Clock
+from verifier import fetch
+from verifier.drand import VerifiedRound
+
+QUICKNET = fetch.pinned_chains()["quicknet"]
+DEFAULT = fetch.pinned_chains()["default"]
+
+
+class Put(StrEnum):
+    NEW = "new"
+    SAME = "same"
+    CONFLICT = "conflict"
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "private.db"
+
+
+@pytest.fixture
+def writer(path):
+    writer = Writer(path, PRIVATE_SCHEMA)
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def reader(path, writer):
+    reader = Reader(path)
+    yield reader
+    reader.close()
+
+
+# --- hosts and tokens -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def hosts(writer, reader, clock):
+    return HostStore(writer, reader, clock)
+
+
+async def test_a_token_is_returned_once_and_kept_as_a_hash(path, hosts, writer):
+    token = await hosts.add("alice", sandbox=False)
+    assert re.fullmatch(r"fb_[A-Za-z0-9_-]{43}", token)
+    assert await hosts.authenticate(token) == Host("alice", sandbox=False)
+    assert token.removeprefix("fb_").encode() not in path.read_bytes() + path.with_name("private.db-wal").read_bytes()
+    assert token not in repr(await hosts.list())
+
+
+async def test_tokens_that_are_none(hosts):
+    token = await hosts.add("alice", sandbox=True)
+    assert await hosts.authenticate(token) == Host("alice", sandbox=True)
+    for other in (
+        "",
+        "fb_",
+        token + "A",
+        token[:-1],
+        token.removeprefix("fb_"),
+        "FB_" + token.removeprefix("fb_"),
+        token[:-1] + chr(ord(token[-1]) ^ 1),
+        token[:10] + "é" + token[11:],
+        token + "\n",
+        " " + token,
+    ):
+        assert await hosts.authenticate(other) is None
+
+
+async def test_tokens_differ_and_a_host_may_have_several(hosts):
+    tokens = {await hosts.add("alice", sandbox=False) for _ in range(5)}
+    assert len(tokens) == 5
+    for token in tokens:
+        assert (await hosts.authenticate(token)).name == "alice"
+    (alice,) = await hosts.list()
+    assert (alice.name, alice.created, len(alice.tokens)) == ("alice", START, 5)
+
+
+async def test_a_host_keeps_its_sandbox_flag(hosts):
+    await hosts.add("alice", sandbox=True)
+    with pytest.raises(HostExists):
+        await hosts.add("alice", sandbox=False)
+    (alice,) = await hosts.list()
+    assert alice.sandbox
+    assert len(alice.tokens) == 1
+
+
+@pytest.mark.parametrize("name", ["", "1alice", "al ice", "alice\n", "é", "a" * 65, "-a", "a/b"])
+async def test_names_that_no_host_can_have(hosts, name):
+    with pytest.raises(NameRefused):
+        await hosts.add(name, sandbox=False)
+    assert await hosts.list() == []
+
+
+async def test_revoking_counts_at_once(hosts, clock):
+    first, second = await hosts.add("alice", sandbox=False), await hosts.add("alice", sandbox=False)
+    other = await hosts.add("bob", sandbox=False)
+    assert await hosts.authenticate(first)
+    tokens = {token.id for host in await hosts.list() for token in host.tokens if host.name == "alice"}
+    clock.time += 5
+    one = min(tokens)
+    assert await hosts.revoke("alice", one) == 1
+    assert await hosts.revoke("alice", one) == 0
+    alive = [await hosts.authenticate(token) is not None for token in (first, second)]
+    assert sorted(alive) == [False, True]
+    assert await hosts.revoke("alice") == 1
+    assert await hosts.authenticate(first) is None
+    assert await hosts.authenticate(second) is None
+    assert await hosts.authenticate(other) == Host("bob", sandbox=False)
+    alice, _ = await hosts.list()
+    assert [token.revoked for token in alice.tokens] == [START + 5] * 2
+
+
+async def test_revoking_an_unknown_host(hosts):
+    with pytest.raises(HostUnknown):
+        await hosts.revoke("nobody")
+
+
+async def test_a_token_expires(hosts, clock):
+    token = await hosts.add("alice", sandbox=False, expires=START + 100)
+    assert await hosts.authenticate(token)
+    clock.time = START + 99
+    assert await hosts.authenticate(token)
+    clock.time = START + 100
+    assert await hosts.authenticate(token) is None
+
+
+async def test_a_second_process_adds_and_revokes(path, hosts, clock):
+    with closing(Writer(path, PRIVATE_SCHEMA, exclusive=False)) as beside, closing(Reader(path)) as reading:
+        cli = HostStore(beside, reading, clock)
+        token = await cli.add("alice", sandbox=False)
+        assert await hosts.authenticate(token)
+        await cli.revoke("alice")
+        clock.time += CACHE_MS
+        assert await hosts.authenticate(token) is None
+
+
+async def test_a_clock_that_jumps_back_revives_no_token(path, hosts, clock):
+    token = await hosts.add("alice", sandbox=False)
+    assert await hosts.authenticate(token)
+    with closing(Writer(path, PRIVATE_SCHEMA, exclusive=False)) as beside, closing(Reader(path)) as reading:
+        await HostStore(beside, reading, clock).revoke("alice")
+    clock.time -= 1_000_000
+    assert await hosts.authenticate(token) is None
+
+
+# --- seeds and rounds -------------------------------------------------------------------------------------------
+
+
+async def test_seeds_are_kept_by_commitment(writer, reader, clock):
+    seeds = SeedStore(writer, reader, clock)
+    assert await seeds.get(b"c" * 32) is None
+    await seeds.put(b"c" * 32, b"nonce", b"ciphertext")
+    assert await seeds.get(b"c" * 32) == (b"nonce", b"ciphertext")
+    with pytest.raises(SeedExists):
+        await seeds.put(b"c" * 32, b"other", b"other")
+    assert await seeds.get(b"c" * 32) == (b"nonce", b"ciphertext")
+
+
+@pytest.fixture
+def rounds(tmp_path, clock):
+    writer, reader = Writer(tmp_path / "log.db", LOG_SCHEMA), Reader(tmp_path / "log.db")
+    yield SqliteRounds(writer, reader, clock, Put)
+    reader.close()
+    writer.close()
+
+
+async def test_rounds_are_stored_once(rounds):
+    first = VerifiedRound(QUICKNET, 5, b"a" * 48)
+    assert await rounds.newest(QUICKNET) is None
+    assert await rounds.put(first) is Put.NEW
+    assert await rounds.put(first) is Put.SAME
+    assert await rounds.put(VerifiedRound(QUICKNET, 5, b"b" * 48)) is Put.CONFLICT
+    assert await rounds.get(QUICKNET, 5) == first
+    assert await rounds.get(QUICKNET, 6) is None
+
+
+async def test_rounds_of_chains_do_not_mix(rounds):
+    chained = VerifiedRound(DEFAULT, 9, b"c" * 96, b"p" * 96)
+    for verified in (VerifiedRound(QUICKNET, 7, b"a" * 48), VerifiedRound(QUICKNET, 30, b"b" * 48), chained):
+        assert await rounds.put(verified) is Put.NEW
+    assert (await rounds.newest(QUICKNET)).round == 30
+    assert await rounds.newest(DEFAULT) == chained
+    assert await rounds.get(DEFAULT, 30) is None
+
+
+async def test_evidence_is_kept_beside_the_first(rounds):
+    await rounds.put(VerifiedRound(QUICKNET, 5, b"a" * 48))
+    second, third = VerifiedRound(QUICKNET, 5, b"b" * 48), VerifiedRound(QUICKNET, 5, b"c" * 48)
+    for verified in (second, third, second):
+        await rounds.add_evidence(verified)
+    assert await rounds.evidence(QUICKNET) == [second, third]
+    assert await rounds.evidence(DEFAULT) == []
+    assert (await rounds.get(QUICKNET, 5)).signature == b"a" * 48
