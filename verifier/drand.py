@@ -190,7 +190,7 @@ def verify_round(chain: ChainInfo, stated: Round, backend: Backend = REFERENCE) 
 
     Raises FormatError(ROUND) for a round number or previous signature that cannot be of this chain, FormatError(POINT)
     for a signature that is no canonical point of prime order (2.6), VerificationError(ROUND_SIGNATURE) when it is not
-    the chain's..
+    the chain's. The same on every backend (`verifier.bls.verify.best_backend`).
     """
     _check_form(chain, stated)
     verify_under_key(chain.scheme, chain.public_key, stated, backend)

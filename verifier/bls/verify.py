@@ -36,6 +36,15 @@ class Backend(Protocol):
 REFERENCE: Final[Backend] = reference
 
 
+def best_backend() -> Backend:
+    """The native backend where the extra `fast` is installed, else the reference."""
+    try:
+        from verifier.bls import fast  # noqa: PLC0415 - it cannot be imported without the extra
+    except ImportError:
+        return REFERENCE
+    return fast
+
+
 def serving(backend: Backend, group: Group) -> Backend:
     """The backend itself, or the reference for signatures in a group that it does not have."""
     return backend if group in backend.GROUPS else REFERENCE
