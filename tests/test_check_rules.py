@@ -1,6 +1,8 @@
 """Every rule of sections 2 to 6: a session that breaks it, and the claim that section 8 names for it."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -768,3 +770,22 @@ def test_rules_that_need_no_clock_hold_without_the_chain():
     ):  # fmt: skip
         make, expected = RULES[name]
         assert broken(verdict(make(), unpinned)) == expected
+
+
+def test_every_rule_that_fails_stands_in_the_contract():
+    contract = (Path(__file__).parents[1] / "verifier" / "PROTOCOL.md").read_text()
+    for _, expected in RULES.values():
+        for claim, rule in expected:
+            assert f"**{rule}**" in contract
+            assert f"| `{claim}` |" in contract
+
+
+def test_the_contracts_roll_by_hand_is_the_known_answer():
+    contract = (Path(__file__).parents[1] / "verifier" / "PROTOCOL.md").read_text()
+    case = json.loads((builder.VECTORS / "protocol.json").read_text())["cases"][0]
+    for name in ("session", "session_digest", "randomness", "binding", "seed"):
+        assert f"`{case[name]}`" in contract
+    assert case["outcomes"][0] == {
+        "recipe": "turn", "n": 1, "outcome": [4, 4], "word": "1b1be57fbdbb3caf7d8b34f4a8b4d74f9b4d2556e8492a98f486ac077a9fbf42",
+    }  # fmt: skip
+    assert all(entropy in contract for _, entropy in case["contributions"])
