@@ -15,8 +15,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
+
+from beacon.relay_urls import check_relay_url
 
 CONFIG_NAME: Final = "beacon.toml"
 ENV_PREFIX: Final = "BEACON_"
@@ -28,7 +30,7 @@ _KEY_TEXT = re.compile(rb"[0-9a-f]{64}\n?")
 
 Origin = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~/-]{0,127}$")]
 ChainName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")]
-RelayUrl = Annotated[str, StringConstraints(pattern=r"^https?://[^\s?#]+$", max_length=300)]
+RelayUrl = Annotated[str, AfterValidator(check_relay_url)]
 
 
 class ConfigurationError(Exception):
@@ -56,7 +58,8 @@ class ChainSettings(Section):
     relays: list[RelayUrl] = Field(
         min_length=1,
         max_length=16,
-        description="Base URLs of drand relays, tried in turn. A relay is never trusted: every round is verified.",
+        description="Base URLs of drand relays, asked in an order learnt from how they answer. A relay is never "
+        "trusted: every round is verified.",
         examples=[["https://api.drand.sh"]],
     )
     sandbox_only: bool = Field(
@@ -70,6 +73,7 @@ DRAND_RELAYS: Final = (
     "https://api2.drand.sh",
     "https://api3.drand.sh",
     "https://drand.cloudflare.com",
+    "https://api.drand.secureweb3.com:6875",
 )
 
 
@@ -186,6 +190,11 @@ class Settings(BaseSettings):
     def private_db(self) -> Path:
         """The private database: hosts, hashed tokens, encrypted seeds."""
         return self.data_dir / "private.db"
+
+    @property
+    def spool(self) -> Path:
+        """The folder in which other processes leave verified rounds for the service."""
+        return self.data_dir / "rounds-in"
 
     @property
     def log_key(self) -> Path:

@@ -39,7 +39,7 @@ def info_v2(chain):
 def outside_subgroup(group, signature):
     """The signature plus a point of small order: without a subgroup check the pairing still holds."""
     for x in range(1, 300):
-        encoding = bytes([0x80]) + bytes(46) + bytes([x]) + bytes(0 if group == "G1" else 48)
+        encoding = bytes([0x80]) + bytes(46) + bytes([x]) + bytes(group.point_bytes - 48)
         try:
             point = reference._decompress(group, encoding)
         except ValueError:

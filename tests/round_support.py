@@ -109,6 +109,15 @@ class InlineVerifier:
             return outcome
         raise Refusal(*outcome)
 
+    async def verify_many(self, chain, stated):
+        outcomes = []
+        for one in stated:
+            try:
+                outcomes.append(await self.verify(chain, one))
+            except Refusal as refusal:
+                outcomes.append(refusal)
+        return outcomes
+
 
 async def until(condition):
     async with asyncio.timeout(20):

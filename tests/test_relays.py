@@ -104,7 +104,7 @@ async def test_a_lie_is_refused_and_the_next_honest_answer_is_used(lie, apis, re
         assert await refusal_of(relay, clock) is REASONS[lie]
         assert relay.health(QUICKNET).refused == {REASONS[lie]: 1}
         server.lie = None
-        verified = await Fetcher(QUICKNET, [relay], InlineVerifier(), clock).fetch(ROUND)
+        (verified,) = await Fetcher(QUICKNET, [relay], InlineVerifier(), clock).fetch(ROUND)
         assert verified.signature == recorded(QUICKNET, ROUND).signature
         assert not any(path.startswith("/honest") for path in server.asked)
 
@@ -227,7 +227,7 @@ async def test_relays_are_asked_in_turn_until_one_is_honest(relay_at, clock):
     async with LyingRelay(lie="negated") as first, LyingRelay(lie=404) as second, LyingRelay() as third:
         asked = [relay_at(server) for server in (first, second, third)]
         fetcher = Fetcher(QUICKNET, asked, InlineVerifier(), clock)
-        assert (await fetcher.fetch(1000)).round == 1000
+        assert [verified.round for verified in await fetcher.fetch(1000)] == [1000]
         await fetcher.fetch(1001)
         assert [server.rounds_asked for server in (first, second, third)] == [["1000"], ["1000"], ["1000", "1001"]]
 

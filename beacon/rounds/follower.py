@@ -7,7 +7,8 @@ Level-triggered: each `tick` asks anew what is due, so a lost wake costs time an
     the current one  when the newest verified round is older than `idle_age`: so the service knows the time by the
                      chain (rule 6.11). When it does not come, the last few before it are tried.
 
-A round is never replaced by another (6.9): drand late or halted means that it stays wanted.
+A round that relays hold back keeps no other waiting: after a short while the pass goes on with the next, and takes the
+first when it comes. A round is never replaced by another (6.9): drand late or halted means that it stays wanted.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ import structlog
 
 from beacon.clock import Clock
 from beacon.rounds.fetcher import Fetcher, NotFetched, Policy
+from beacon.rounds.health import RelayHealth
 from beacon.rounds.store_protocol import Put, RoundStore
+from beacon.rounds.waiters import Waiters
 from verifier.drand import ChainInfo, VerifiedRound
 
 _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
+
+MAX_WAITERS: Final = 1_000
 
 Listener: TypeAlias = Callable[[VerifiedRound], Awaitable[None]]
 Sleep: TypeAlias = Callable[[float], Awaitable[None]]
@@ -44,6 +49,7 @@ class Follower:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.chain: Final = chain
+        self.waiters: Final = Waiters(MAX_WAITERS)
         self.newest: VerifiedRound | None = None
         self.evidence: tuple[VerifiedRound, ...] = ()
         self._fetcher = fetcher
@@ -55,7 +61,8 @@ class Follower:
         self._wanted: set[int] = set()
         self._resume_after = 0
         self._waiting = False
-        self._accepting: asyncio.Future[bool] | None = None
+        self._held = False
+        self._accepting: set[asyncio.Future[bool]] = set()
         self._lock = asyncio.Lock()
 
     async def load(self) -> None:
@@ -66,6 +73,10 @@ class Follower:
     @property
     def wanted(self) -> tuple[int, ...]:
         return tuple(sorted(self._wanted))
+
+    def relay_healths(self) -> tuple[RelayHealth, ...]:
+        """What each relay has done, in the order in which they would be asked now."""
+        return tuple(relay.health(self.chain) for relay in self._fetcher.order())
 
     def want(self, round_number: int) -> bool:
         """Wait for a round; whether it is due already. ValueError for a round that the chain never has."""
@@ -89,8 +100,10 @@ class Follower:
         if await self._store.put(verified) is Put.CONFLICT:
             await self._keep_evidence(verified)
             return False
+        self.waiters.arrived(verified.round, verified)
         if self.newest is None or verified.round > self.newest.round:
             self.newest = verified
+            self.waiters.arrived(None, verified)
         return await self._tell(verified)
 
     async def tick(self) -> None:
@@ -105,25 +118,34 @@ class Follower:
                     break
                 await self._sleep(pause / 1000)
                 tried = await self._attempt(deadline)
-            if self._is_stale() and self._waiting:
+            if self._is_stale() and (self._waiting or self._held):
                 await self._fall_back()
             if late := self._due():
                 _log.info("rounds due and not in", chain=self.chain.beacon_id, count=len(late), first=min(late))
 
     async def drain(self) -> None:
         """After a `tick` was cancelled: let what it had begun to store and tell come to its end."""
-        if self._accepting is not None:
-            await asyncio.gather(self._accepting, return_exceptions=True)
+        await asyncio.gather(*self._accepting, return_exceptions=True)
 
     async def _attempt(self, deadline: int) -> bool:
         """One pass over what is due; whether something still is. A pass that is cut short goes on in the next one."""
-        for round_number in self._due():
-            await self._settle(round_number)
-            if self._clock.now() >= deadline:
-                self._resume_after = round_number
-                break
-        else:
-            self._resume_after = 0
+        under_way: set[asyncio.Task[bool]] = set()
+        try:
+            for round_number in self._due():
+                task = asyncio.create_task(self._settle(round_number))
+                under_way.add(task)
+                await asyncio.wait({task}, timeout=self._policy.patience / 1000)
+                if self._clock.now() >= deadline:
+                    self._resume_after = round_number
+                    break
+            else:
+                self._resume_after = 0
+            if under_way:
+                await asyncio.wait(under_way)
+        finally:
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
         return bool(self._due())
 
     def _due(self) -> list[int]:
@@ -157,22 +179,33 @@ class Follower:
         """Have one round stored and told; whether it is in. What fails is logged, and due again at the next tick."""
         try:
             verified = await self._store.get(self.chain, round_number)
-            if verified is None:
-                verified = await self._fetcher.fetch(round_number)
-            self._accepting = asyncio.ensure_future(self.accept(verified))
-            if await asyncio.shield(self._accepting):
+            valid = await self._fetcher.fetch(round_number) if verified is None else (verified,)
+            if await self._accept_all(valid):
                 self._wanted.discard(round_number)
             else:
                 self._wanted.add(round_number)
         except NotFetched as error:
-            self._waiting = error.waiting
+            self._waiting, self._held = error.waiting, error.held
             _log.debug("round not in", chain=self.chain.beacon_id, detail=str(error))
             return False
         except Exception:  # noqa: BLE001 - due again at the next tick
-            self._waiting = False
+            self._waiting = self._held = False
             _log.exception("round not stored", chain=self.chain.beacon_id, round=round_number)
             return False
         return True
+
+    async def _accept_all(self, valid: Sequence[VerifiedRound]) -> bool:
+        """Accept a round, and whatever else the chain signed in its place; whether the first was taken by all.
+
+        What has begun is not cancelled with whoever asked for it.
+        """
+        taken = []
+        for verified in valid:
+            accepting = asyncio.ensure_future(self.accept(verified))
+            self._accepting.add(accepting)
+            accepting.add_done_callback(self._accepting.discard)
+            taken.append(await asyncio.shield(accepting))
+        return taken[0]
 
     async def _tell(self, verified: VerifiedRound) -> bool:
         told = True

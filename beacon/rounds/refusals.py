@@ -12,6 +12,8 @@ class Reason(StrEnum):
     NOT_YET = "not-yet"
     CACHED_NOT_YET = "cached-not-yet"
     UNREACHABLE = "unreachable"
+    ADDRESS = "address"
+    TLS = "tls"
     TIMEOUT = "timeout"
     STATUS = "status"
     REDIRECT = "redirect"

@@ -2,15 +2,16 @@
 
 A relay is never trusted. What it answers is a `Round` that somebody else has yet to verify; everything that can be
 refused without a pairing is refused here, each for its own reason. Only the exact round is asked for, never "latest",
-and never before it is due: relays and the caches before them keep a "not yet" for longer than it holds.
+and never before it is due: relays and the caches before them keep a "not yet" for longer than it holds. A relay may
+hold a request for a round that is late; redirects are not followed, and certificates are checked.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -18,7 +19,10 @@ import aiohttp
 import structlog
 
 from beacon.clock import Clock
+from beacon.relay_urls import check_relay_url, public_name
+from beacon.rounds.health import RelayHealth
 from beacon.rounds.refusals import LIES, WAITING, Reason, Refusal
+from beacon.rounds.resolver import AddressRefused, RelayResolver
 from verifier.drand import ChainInfo, Round, parse_relay_info
 from verifier.encoding import parse_document_json, parse_hex
 from verifier.errors import VerifierError
@@ -26,6 +30,10 @@ from verifier.errors import VerifierError
 _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
 MAX_BODY_BYTES: Final = 8_192
+CONNECT_MS: Final = 3_000
+INFO_MS: Final = 4_000
+LEAST_HOLD_MS: Final = 4_000
+LONGEST_HOLD_MS: Final = 31_000
 _CHUNK: Final = 4_096
 _V1, _V2 = 1, 2
 _FORGET_AFTER: Final = 3
@@ -45,34 +53,39 @@ _ROUND_PATHS: Final = {_V2: "/v2/chains/{chain}/rounds/{round}", _V1: "/{chain}/
 _HEADERS: Final = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "fair-beacon"}
 
 
-@dataclass
-class RelayHealth:
-    """What one relay has done for one chain since the start. Times in ms; latency of the last good answer."""
-
-    url: str
-    answered: int = 0
-    refused: Counter[Reason] = field(default_factory=Counter)
-    failures_in_a_row: int = 0
-    last_answer: int | None = None
-    last_reason: Reason | None = None
-    latency: int | None = None
-
-
 def open_session() -> aiohttp.ClientSession:
-    """The HTTP session that all relays share: no cookies, no proxies of the environment, no decompression."""
+    """The HTTP session that all relays share: no cookies, no proxies of the environment, no decompression.
+
+    TLS certificates are checked, and names that lead to where no relay is are refused.
+    """
     return aiohttp.ClientSession(
-        auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar(), headers=_HEADERS, trust_env=False
+        auto_decompress=False,
+        connector=aiohttp.TCPConnector(resolver=RelayResolver()),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers=_HEADERS,
+        trust_env=False,
     )
+
+
+def hold_of(chain: ChainInfo) -> int:
+    """How long one request for a round may take, ms: a relay may hold it for a period until the round is there."""
+    return min(max(1_000 * chain.period + 1_000, LEAST_HOLD_MS), LONGEST_HOLD_MS)
+
+
+def timer() -> float:
+    """Seconds of a clock that never leaps, to measure with."""
+    return time.monotonic()
 
 
 class Relay:
     """One relay, asked for rounds of any chain that it may carry."""
 
-    def __init__(self, url: str, session: aiohttp.ClientSession, clock: Clock, timeout_ms: int) -> None:
-        self.url: Final = url.rstrip("/")
+    def __init__(self, url: str, session: aiohttp.ClientSession, clock: Clock, timeout_ms: int | None = None) -> None:
+        """timeout_ms: for one HTTP request; None: as `hold_of` says. Raises ValueError for what is no relay's URL."""
+        self.url: Final = check_relay_url(url).rstrip("/")
         self._session = session
         self._clock = clock
-        self._timeout = aiohttp.ClientTimeout(total=timeout_ms / 1000)
+        self._timeout_ms = timeout_ms
         self._api: dict[bytes, int] = {}
         self._health: dict[bytes, RelayHealth] = {}
         self._refused_last: dict[bytes, int] = {}
@@ -96,27 +109,26 @@ class Relay:
         assert refusal is not None
         raise refusal
 
-    def succeeded(self, chain: ChainInfo, since: int) -> None:
-        """Note that a round of this relay was verified; `since`: when it was asked, ms."""
-        health, now = self.health(chain), self._clock.now()
-        health.answered += 1
-        health.failures_in_a_row = 0
-        health.last_answer, health.latency = now, max(0, now - since)
+    def succeeded(self, chain: ChainInfo, round_number: int, latency: float) -> None:
+        """Note that a round of this relay was verified; `latency`: ms from the question to the answer."""
+        self.health(chain).succeeded(round_number, latency, self._clock.now(), timer())
         self._refused_last.pop(chain.hash, None)
 
-    def failed(self, chain: ChainInfo, round_number: int, refusal: Refusal) -> None:
-        """Note a refusal, here or by the verification."""
+    def outrun(self, chain: ChainInfo, elapsed: float) -> None:
+        """Note that another relay's answer came first; `elapsed`: ms that this one had by then."""
+        self.health(chain).outrun(elapsed, timer())
+
+    def failed(self, chain: ChainInfo, round_number: int, refusal: Refusal, elapsed: float) -> None:
+        """Note a refusal, here or by the verification, `elapsed` ms after the question."""
         health = self.health(chain)
-        health.refused[refusal.reason] += 1
-        health.failures_in_a_row += 1
-        health.last_reason = refusal.reason
+        health.failed(refusal.reason, elapsed, self._clock.now(), timer())
         self._refused_last[chain.hash] = round_number
         if health.failures_in_a_row % _FORGET_AFTER == 0:
             self._api.pop(chain.hash, None)
         report = _log.warning if refusal.reason in LIES else _log.debug
         report(
             "relay refused",
-            relay=self.url,
+            relay=public_name(self.url),
             chain=chain.beacon_id,
             round=round_number,
             reason=str(refusal.reason),
@@ -129,7 +141,7 @@ class Relay:
             return self._api[chain.hash]
         for version in (_V2, _V1):
             try:
-                value = await self._get(_INFO_PATHS[version].format(chain=chain.hash.hex()), fresh=False)
+                value = await self._get(_INFO_PATHS[version].format(chain=chain.hash.hex()), self._limit(INFO_MS))
             except Refusal as error:
                 if error.reason not in _MAYBE_OTHER_API:
                     raise
@@ -141,14 +153,19 @@ class Relay:
 
     async def _get_round(self, version: int, chain: ChainInfo, round_number: int) -> dict[str, Any]:
         path = _ROUND_PATHS[version].format(chain=chain.hash.hex(), round=round_number)
-        return await self._get(path, fresh=self._refused_last.get(chain.hash) == round_number)
+        fresh = self._refused_last.get(chain.hash) == round_number
+        return await self._get(path, self._limit(hold_of(chain)), fresh=fresh)
 
-    async def _get(self, path: str, *, fresh: bool) -> dict[str, Any]:
+    def _limit(self, total: int) -> aiohttp.ClientTimeout:
+        total = total if self._timeout_ms is None else self._timeout_ms
+        return aiohttp.ClientTimeout(total=total / 1000, sock_connect=min(total, CONNECT_MS) / 1000)
+
+    async def _get(self, path: str, timeout: aiohttp.ClientTimeout, *, fresh: bool = False) -> dict[str, Any]:  # noqa: ASYNC109 - aiohttp's own
         """The JSON object at a path. fresh: ask caches on the way not to answer."""
         headers = {"Cache-Control": "no-cache"} if fresh else {}
         try:
             async with self._session.get(
-                self.url + path, allow_redirects=False, timeout=self._timeout, headers=headers
+                self.url + path, allow_redirects=False, timeout=timeout, headers=headers
             ) as response:
                 _check_head(response)
                 data = await _read_body(response)
@@ -158,7 +175,11 @@ class Relay:
             raise Refusal(Reason.TRUNCATED, "the body ended early") from error
         except (aiohttp.ClientResponseError, aiohttp.InvalidURL) as error:
             raise Refusal(Reason.HTTP, f"no proper HTTP answer: {type(error).__name__}") from error
+        except aiohttp.ClientSSLError as error:
+            raise Refusal(Reason.TLS, type(error).__name__) from error
         except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error, AddressRefused) or isinstance(error.__cause__, AddressRefused):
+                raise Refusal(Reason.ADDRESS, "the relay's name leads to where no relay is") from error
             raise Refusal(Reason.UNREACHABLE, type(error).__name__) from error
         try:
             return parse_document_json(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import aiohttp
@@ -12,9 +13,12 @@ import aiohttp
 from beacon.clock import Clock
 from beacon.rounds.fetcher import USEFUL_MS, USEFUL_PERIODS, Fetcher, Policy
 from beacon.rounds.follower import Follower, Listener, Sleep
-from beacon.rounds.relays import Relay, RelayHealth, open_session
+from beacon.rounds.health import RelayHealth
+from beacon.rounds.relays import Relay, open_session
 from beacon.rounds.schedule import Schedule
+from beacon.rounds.spool import Spool
 from beacon.rounds.store_protocol import RoundStore
+from beacon.rounds.taking_in import take_in
 from beacon.rounds.verify import RoundVerifier, VerifyPool
 from verifier.drand import ChainInfo, VerifiedRound
 
@@ -31,12 +35,22 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class ChainStatus:
-    """What is known of one chain now. wanted: rounds that somebody waits for."""
+    """What is known of one chain now, judged by the service's clock and the chain's schedule.
+
+    wanted: rounds that somebody waits for; overdue: those of them whose time has come. expected: the round that is
+    current by the clock. stale: whether the newest verified round is too old to tell the time by (6.11). evidence:
+    rounds that the chain signed twice. relays: in the order in which they would be asked now.
+    """
 
     chain: ChainInfo
     newest: VerifiedRound | None
     trouble: str | None
     wanted: tuple[int, ...]
+    overdue: int
+    expected: int
+    stale: bool
+    evidence: tuple[int, ...]
+    waiters: int
     relays: tuple[RelayHealth, ...]
 
 
@@ -52,8 +66,12 @@ class Rounds:
         policy: Policy | None = None,
         verifier: RoundVerifier | None = None,
         sleep: Sleep = asyncio.sleep,
+        spool: Spool | None = None,
     ) -> None:
-        """verifier: None for a worker process of its own. sleep: for tests with a clock of their own."""
+        """verifier: None for a worker process of its own. sleep: for tests with a clock of their own.
+
+        spool: where other processes leave rounds for this one.
+        """
         self._chains = {followed.chain.hash: followed for followed in chains}
         self._store = store
         self._clock = clock
@@ -61,6 +79,7 @@ class Rounds:
         self._pool = VerifyPool() if verifier is None else None
         self._verifier = verifier or self._pool
         self._sleep = sleep
+        self._spool = spool
         self._listeners: list[Listener] = []
         self._followers: dict[bytes, Follower] = {}
         self._relays: dict[bytes, tuple[Relay, ...]] = {}
@@ -88,7 +107,8 @@ class Rounds:
         if scheduled:
             self._schedule = Schedule(self._clock)
             for follower in self._followers.values():
-                self._schedule.add(follower.chain, follower.tick, self._policy.lead_of(follower.chain))
+                work = partial(self._work, follower)
+                self._schedule.add(follower.chain, work, self._policy.lead_of(follower.chain))
             self._schedule.start()
 
     async def stop(self) -> None:
@@ -97,6 +117,7 @@ class Rounds:
             await self._schedule.stop()
             self._schedule = None
         for follower in self._followers.values():
+            follower.waiters.release()
             await follower.drain()
         if self._session is not None:
             await self._session.close()
@@ -123,6 +144,26 @@ class Rounds:
         """A stored round; nothing is fetched."""
         return await self._followers[chain_hash].get(round_number)
 
+    async def wait(self, chain_hash: bytes, round_number: int | None, seconds: float) -> VerifiedRound | None:
+        """A stored round, or the next to be stored if it comes in time; None for a number: whatever is newest next.
+
+        Nothing is fetched because somebody waits here, and who waits holds nothing but a future. None is the answer
+        too when very many wait already, and when the service stops.
+        """
+        follower = self._followers[chain_hash]
+        coming = asyncio.ensure_future(follower.waiters.wait(round_number, seconds))
+        try:
+            if round_number is not None and (stored := await follower.get(round_number)) is not None:
+                return stored
+            return await coming
+        finally:
+            coming.cancel()
+
+    def release(self) -> None:
+        """Let go everybody who waits in `wait`: the service is about to stop."""
+        for follower in self._followers.values():
+            follower.waiters.release()
+
     def want(self, chain_hash: bytes, round_number: int) -> None:
         """Fetch this round when it is due, and until it is there; listeners are told. ValueError if it never comes."""
         follower = self._followers[chain_hash]
@@ -139,7 +180,13 @@ class Rounds:
 
     async def tick(self) -> None:
         """One level-triggered pass over every chain: fetch what is due now."""
-        await asyncio.gather(*(follower.tick() for follower in self._followers.values()))
+        await asyncio.gather(*(self._work(follower) for follower in self._followers.values()))
+
+    async def _work(self, follower: Follower) -> None:
+        """What a wake does: first what is due, then what other processes left."""
+        await follower.tick()
+        if self._spool is not None and self._verifier is not None:
+            await take_in(self._spool, follower.chain, self._verifier, follower, self._policy.budget(follower.chain))
 
     def trouble(self, chain_hash: bytes, time: int | None = None) -> str | None:
         """Why nothing may be sealed, contributed, closed or called on a chain at `time` (ms; None: now), or None.
@@ -154,18 +201,32 @@ class Rounds:
         if follower.newest is None:
             return "no-verified-round"
         at = self._clock.now() if time is None else time
-        latest = follower.newest.time + USEFUL_PERIODS * 1_000 * follower.chain.period + USEFUL_MS
-        return None if follower.newest.time - _AHEAD_MS <= at <= latest else "clock-unsure"
+        within = follower.newest.time - _AHEAD_MS <= at <= _useful_until(follower.newest)
+        return None if within else "clock-unsure"
 
     def status(self, chain_hash: bytes) -> ChainStatus:
         """For health and metrics."""
         follower = self._followers[chain_hash]
-        health = tuple(relay.health(follower.chain) for relay in self._relays[chain_hash])
-        return ChainStatus(follower.chain, follower.newest, self.trouble(chain_hash), follower.wanted, health)
+        chain, now = follower.chain, self._clock.now()
+        expected = min(chain.current(now), chain.final_round)
+        newest = follower.newest
+        return ChainStatus(
+            chain=chain,
+            newest=newest,
+            trouble=self.trouble(chain_hash),
+            wanted=follower.wanted,
+            overdue=sum(number <= expected for number in follower.wanted),
+            expected=expected,
+            stale=expected > 0 and (newest is None or now > _useful_until(newest)),
+            evidence=tuple(sorted({verified.round for verified in follower.evidence})),
+            waiters=len(follower.waiters),
+            relays=follower.relay_healths(),
+        )
 
     def _follow(self, chain: ChainInfo) -> Follower:
         assert self._verifier is not None
-        fetcher = Fetcher(chain, self._relays[chain.hash], self._verifier, self._clock)
+        relays = self._relays[chain.hash]
+        fetcher = Fetcher(chain, relays, self._verifier, self._clock, hedge=self._policy.hedge)
         return Follower(
             chain,
             fetcher,
@@ -175,3 +236,8 @@ class Rounds:
             listeners=self._listeners,
             sleep=self._sleep,
         )
+
+
+def _useful_until(newest: VerifiedRound) -> int:
+    """The last ms at which a round still tells the time (6.11)."""
+    return newest.time + USEFUL_PERIODS * 1_000 * newest.chain.period + USEFUL_MS

@@ -1,0 +1,103 @@
+"""The way into log.db for rounds that another process fetched: a folder of files, taken in by whoever owns the log.
+
+log.db has one writer. So `beacon rounds fetch` and `import` leave what they have verified here, as JSON lines in files
+of one chain each: written under another name, made durable, then renamed, so that a file is there whole or not at all.
+The running service looks here at each wake, verifies every round again, and stores it as one of its own; a file is
+removed once all of it is stored. When no service runs, the command takes the files in. Whoever can write into the
+folder can at most make the service verify rounds in vain.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from beacon.rounds.lines import LineRefused, encode_line, known, read_lines
+from verifier.drand import ChainInfo, Round, VerifiedRound
+
+MAX_ROUNDS: Final = 32
+"""Rounds in one file: what a service verifies between two looks at what is due."""
+MAX_BYTES: Final = 128 * 1024
+_MODE: Final = 0o644  # rounds are public, and the service may run as another user than the command
+
+
+class Spool:
+    """The files that wait for the owner of one log.db."""
+
+    def __init__(self, folder: Path) -> None:
+        """folder: made when the first file is added."""
+        self.folder: Final = folder
+
+    def add(self, chain: ChainInfo, rounds: Sequence[VerifiedRound]) -> None:
+        """Leave rounds of one chain; they are durable when this returns. Raises OSError."""
+        if not rounds:
+            return
+        self._make()
+        for first in range(0, len(rounds), MAX_ROUNDS):
+            part = rounds[first : first + MAX_ROUNDS]
+            name = f"{chain.hash.hex()}-{part[0].round:016d}-{secrets.token_hex(8)}"
+            self._write(name, b"".join(encode_line(chain, verified) for verified in part))
+        _sync(self.folder)
+
+    def files(self, chain: ChainInfo) -> list[Path]:
+        """The files that wait for this chain, by their first rounds."""
+        return sorted(self.folder.glob(f"{chain.hash.hex()}-*.jsonl")) if self.folder.is_dir() else []
+
+    def read(self, path: Path, chain: ChainInfo) -> list[Round]:
+        """What a file says. Raises LineRefused, for a file that is too large too; OSError."""
+        if path.stat().st_size > MAX_BYTES:
+            raise LineRefused(1, f"a file of more than {MAX_BYTES} bytes")
+        with path.open("rb") as file:
+            return [stated for _, stated in read_lines(file, known([chain]))]
+
+    def rounds(self, chain: ChainInfo) -> dict[int, Round]:
+        """All that waits for the chain, by number; files that are gone by now, or hold no rounds, are passed over."""
+        found: dict[int, Round] = {}
+        for path in self.files(chain):
+            try:
+                found |= {stated.round: stated for stated in self.read(path, chain)}
+            except (LineRefused, FileNotFoundError):
+                continue
+        return found
+
+    def done(self, path: Path) -> None:
+        """All of the file is stored."""
+        path.unlink(missing_ok=True)
+
+    def refuse(self, path: Path) -> None:
+        """Put a file aside that is not what it should be: it stays, under another name, and is not looked at again."""
+        path.rename(path.with_suffix(".refused"))
+
+    def _make(self) -> None:
+        if self.folder.is_dir():
+            return
+        self.folder.mkdir(mode=0o755, exist_ok=True)
+        if os.geteuid() == 0:
+            owner = self.folder.parent.stat()
+            os.chown(self.folder, owner.st_uid, owner.st_gid)
+        _sync(self.folder.parent)
+
+    def _write(self, name: str, data: bytes) -> None:
+        temporary = self.folder / f".{name}"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fchmod(file.fileno(), _MODE)
+                os.fsync(file.fileno())
+            temporary.rename(self.folder / f"{name}.jsonl")
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,55 @@
+"""A running service takes in what other processes left in the spool: each round is verified again, then accepted."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+import structlog
+
+from beacon.rounds.lines import LineRefused
+from beacon.rounds.relays import timer
+from beacon.rounds.spool import Spool
+from beacon.rounds.verify import RoundVerifier
+from verifier.drand import ChainInfo, VerifiedRound
+
+_log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
+
+
+class Acceptor(Protocol):
+    """Stores a verified round and tells of it; whether it agrees with the store and every listener took it."""
+
+    async def accept(self, verified: VerifiedRound) -> bool: ...
+
+
+async def take_in(spool: Spool, chain: ChainInfo, verifier: RoundVerifier, acceptor: Acceptor, budget: int) -> int:
+    """Take in the files that wait for a chain, for about `budget` ms at the most; how many rounds are in.
+
+    A file is removed when all of it is in, and put aside when a line of it is no round of the chain or does not verify.
+    What fails otherwise is left, and looked at again at the next wake.
+    """
+    until = timer() + budget / 1000
+    count = 0
+    for path in await asyncio.to_thread(spool.files, chain):
+        try:
+            stated = await asyncio.to_thread(spool.read, path, chain)
+            outcomes = await verifier.verify_many(chain, stated)
+            valid = [outcome for outcome in outcomes if isinstance(outcome, VerifiedRound)]
+            for verified in valid:
+                await acceptor.accept(verified)
+            count += len(valid)
+            if len(valid) < len(outcomes):
+                bad = next(number for number, outcome in enumerate(outcomes, 1) if outcome not in valid)
+                raise LineRefused(bad, f"round {stated[bad - 1].round} does not verify")  # noqa: TRY301 - as a bad line
+            await asyncio.to_thread(spool.done, path)
+        except LineRefused as refused:
+            _log.error("a file of rounds was put aside", chain=chain.beacon_id, file=path.name, reason=str(refused))
+            await asyncio.to_thread(spool.refuse, path)
+        except FileNotFoundError:
+            continue
+        except Exception:  # noqa: BLE001 - looked at again at the next wake
+            _log.exception("a file of rounds was not taken in", chain=chain.beacon_id, file=path.name)
+            break
+        if timer() >= until:
+            break
+    return count
