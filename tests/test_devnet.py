@@ -5,6 +5,7 @@ import hashlib
 import json
 import stat
 from dataclasses import replace
+from email.utils import formatdate
 
 import aiohttp
 import pytest
@@ -68,17 +69,17 @@ async def test_no_round_is_signed_before_it_is_due(devnet, number):
 async def test_each_round_is_signed_once(devnet, monkeypatch):
     signed = []
     sign = Network.sign
-    monkeypatch.setattr(Network, "sign", lambda self, number: signed.append(number) or sign(self, number))
+    monkeypatch.setattr(Network, "sign", lambda self, number, _: signed.append(number) or sign(self, number))
     rounds = await asyncio.gather(*(devnet.round(number) for number in (5, 5, 6, 5, 6)))
     assert [stated.round for stated in rounds] == [5, 5, 6, 5, 6]
     assert signed == [5, 6]
 
 
 async def test_the_cache_of_signatures_is_bounded(devnet, monkeypatch):
-    monkeypatch.setattr("beacon.rounds.devnet._KEPT_ROUNDS", 2)
+    monkeypatch.setattr("beacon.rounds.network._KEPT_ROUNDS", 2)
     for number in (1, 2, 3):
         await devnet.round(number)
-    assert list(devnet._signatures) == [2, 3]
+    assert list(devnet.source._signatures) == [2, 3]
 
 
 def test_every_fresh_network_is_another_one():
@@ -156,36 +157,66 @@ async def test_later_rounds_are_not_there(get, path, status, caching):
     assert "signature" not in text
 
 
-@pytest.mark.parametrize("path", [V1 + "0", V1 + "latest", V2 + "0", V2 + "latest"])
-async def test_the_latest_round_is_cached_until_the_next(get, path):
+@pytest.mark.parametrize(
+    ("path", "caching"),
+    [
+        (V1 + "0", FOREVER),
+        (V1 + "latest", "max-age:2, public"),
+        (V2 + "0", "public, must-revalidate, max-age=1"),
+        (V2 + "latest", "public, must-revalidate, max-age=1"),
+    ],
+)
+async def test_the_latest_round_is_cached_as_drand_does_it(get, path, caching):
     response, text = await get(path)
     assert json.loads(text)["round"] == 10
-    assert response.headers["Cache-Control"] == "public, must-revalidate, max-age=1"
+    assert response.headers["Cache-Control"] == caching
 
 
-@pytest.mark.parametrize("number", ["x", "-1", "1.0", "+1", "\u0661", "1e3", "99999999999999999"])
+async def test_a_node_dates_its_rounds(get):
+    due, following = (formatdate(CHAIN.time(number) / 1000, usegmt=True) for number in (10, 11))
+    latest, _ = await get(V1 + "latest")
+    assert (latest.headers["Last-Modified"], latest.headers["Expires"]) == (due, following)
+    response, _ = await get(V1 + "10")
+    assert response.headers["Last-Modified"] == due
+
+
+@pytest.mark.parametrize(
+    "number", ["x", "-1", "1.0", "+1", "\u0661", "\u00b2", "1e3", "1_0", "0x1", "18446744073709551616", "1" * 30]
+)
 async def test_what_is_no_round_number_is_refused(get, number):
     for path in (V1, V2):
         response, _ = await get(path + number)
         assert response.status == 400
 
 
+async def test_numbers_are_read_as_drand_reads_them(get):
+    for path in (V1, V2):
+        response, text = await get(path + "007")
+        assert (response.status, json.loads(text)["round"]) == (200, 7)
+    assert [(await get(path + "18446744073709551615"))[0].status for path in (V1, V2)] == [404, 425]
+
+
 @pytest.mark.parametrize(
-    "path",
+    ("path", "status"),
     [
-        f"/{'00' * 32}/info",
-        f"/{'00' * 32}/public/1",
-        f"/v2/chains/{'00' * 32}/info",
-        f"/v2/chains/{'00' * 32}/rounds/1",
-        f"/v2/chains/{HASH.upper()}/rounds/1",
-        "/v2/beacons/default/rounds/1",
-        "/public/1",
-        "/info",
+        (f"/{'00' * 32}/info", 404),
+        (f"/{'00' * 32}/public/1", 404),
+        (f"/v2/chains/{'00' * 32}/info", 500),
+        (f"/v2/chains/{'00' * 32}/rounds/1", 500),
+        ("/v2/beacons/default/rounds/1", 500),
+        ("/public/1", 404),
+        ("/info", 404),
     ],
 )
-async def test_other_chains_are_unknown(get, path):
-    response, _ = await get(path)
-    assert response.status == 404
+async def test_other_chains_are_unknown(get, path, status):
+    response, text = await get(path)
+    assert (response.status, response.content_type) == (status, "text/plain")
+    assert "signature" not in text
+
+
+async def test_a_chain_hash_is_hexadecimal_of_either_case(get):
+    response, _ = await get(f"/v2/chains/{HASH.upper()}/rounds/1")
+    assert response.status == 200
 
 
 @pytest.mark.parametrize("path", [f"/{HASH}/health", f"/v2/chains/{HASH}/health"])

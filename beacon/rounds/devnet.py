@@ -1,13 +1,19 @@
 """A drand network of one, on loopback, for hosts' tests and the demo. Not a source of randomness for any game.
 
-Quicknet's scheme and drand's HTTP API, v1 (as a drand node serves it) and v2 (as drand's relay does), under a fresh key
-of its own. Whoever runs it knows every round in advance; so its beacon id is "devnet", which is in its chain hash.
+Drand's HTTP API as two programs serve it: v1 as a drand node, v2 as drand's relay, with their status codes, holding and
+caching, mistakes included. Whoever runs it knows every round in advance; so its beacon id is "devnet", which is in its
+chain hash. Here "head" is the newest round that exists, and "current" the one that is current by the clock.
 
-    round asked for     v1                                  v2
-    due                 200, cached for ever                200, cached for ever
-    the next one        held until it is due, then 200      the same, not cached
-    a later one         404, cached until it is due         425, cached until the next one
-    another chain       404                                 404
+    round asked for             v1                                   v2
+    up to the head              200, cached for ever                 200, cached for ever
+    head + 1                    held until it exists, then 200       held, if it is current + 1, then 200, not cached
+    due, and not there          500                                  500, not cached
+    later than current + 1      404, cached until it is due          425, cached until the next one
+    0                           the newest, cached for ever (sic)    the newest, cached until the next one
+    another chain               404                                  500
+
+It can be told to be late, to halt and resume, and to lie, by options or at /devnet (devnet_control.py); and it can
+serve a recording of another network at its own pace, or faster.
 """
 
 from __future__ import annotations
@@ -15,108 +21,60 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
-import re
-import secrets
+import math
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
 
 from beacon.clock import Clock, SystemClock
-from verifier.bls import reference
-from verifier.drand import SCHEMES, ChainInfo, Round
-from verifier.encoding import MAX_INTEGER, parse_document_json, parse_hex, u32, u64
-from verifier.errors import VerifierError
+from beacon.rounds.devnet_control import Behaviour, control_routes
+from beacon.rounds.devnet_lies import other_chain, told
+from beacon.rounds.network import (
+    BEACON_ID,
+    DEFAULT_SCHEME,
+    DevnetError,
+    Network,
+    NotDue,
+    Recording,
+    ReplayClock,
+    Signer,
+    Source,
+    open_network,
+)
+from beacon.rounds.production import Production
+from verifier.drand import Round
+from verifier.encoding import MAX_INTEGER
 
-BEACON_ID: Final = "devnet"
-SCHEME: Final = SCHEMES["bls-unchained-g1-rfc9380"]
-_SECRET_BYTES: Final = 32
-_KEPT_ROUNDS: Final = 4_096
+__all__ = ["BEACON_ID", "Devnet", "DevnetError", "Network", "NotDue", "open_network", "replay", "serve"]
+
 _LONGEST_SLEEP_MS: Final = 250
-_STATE_FIELDS: Final = frozenset({"secret", "genesis_seed", "genesis_time", "period"})
 _FOREVER: Final = "public, max-age=604800, immutable"
-_NUMBER = re.compile(r"[0-9]{1,16}", re.ASCII)
-
-
-class DevnetError(Exception):
-    """The devnet cannot run: its state file is not one, or is of another network."""
-
-
-class NotDue(Exception):  # noqa: N818 - named by what happened
-    """A round that does not exist yet is not signed for anybody."""
-
-
-@dataclass(frozen=True)
-class Network:
-    """The key and the chain. `fresh` makes one; the state file keeps one."""
-
-    chain: ChainInfo
-    secret: int = field(repr=False)
-
-    @classmethod
-    def make(cls, secret: int, genesis_seed: bytes, genesis_time: int, period: int) -> Network:
-        """genesis_seed: 32 bytes; genesis_time and period: seconds."""
-        key = reference.public_key(SCHEME.group, secret)
-        head = u32(period) + u64(genesis_time)
-        chain_hash = hashlib.sha256(head + key + genesis_seed + BEACON_ID.encode()).digest()
-        return cls(ChainInfo(chain_hash, key, period, genesis_time, genesis_seed, SCHEME, BEACON_ID), secret)
-
-    @classmethod
-    def fresh(cls, period: int, genesis_time: int) -> Network:
-        """A network with a new random key and genesis seed."""
-        secret = 1 + secrets.randbelow(reference.ORDER - 1)
-        return cls.make(secret, secrets.token_bytes(32), genesis_time, period)
-
-    @classmethod
-    def load(cls, path: Path) -> Network:
-        """The network of a state file. Raises DevnetError."""
-        try:
-            state = parse_document_json(path.read_bytes())
-            if set(state) != _STATE_FIELDS:
-                raise DevnetError(f"{path} is no devnet state file")
-            secret = int.from_bytes(parse_hex(state["secret"], _SECRET_BYTES), "big")
-            seed = parse_hex(state["genesis_seed"], 32)
-            return cls.make(secret, seed, _integer(state["genesis_time"]), _integer(state["period"]))
-        except (OSError, OverflowError, VerifierError) as error:
-            raise DevnetError(f"{path} is no devnet state file: {error}") from error
-
-    def save(self, path: Path) -> None:
-        """Write a new state file that only its owner may read. Raises DevnetError when there is one."""
-        state = {
-            "secret": self.secret.to_bytes(_SECRET_BYTES, "big").hex(),
-            "genesis_seed": self.chain.genesis_seed.hex(),
-            "genesis_time": self.chain.genesis_time,
-            "period": self.chain.period,
-        }
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w") as file:
-                file.write(json.dumps(state, indent=1) + "\n")
-        except OSError as error:
-            raise DevnetError(f"cannot write {path}: {error.strerror}") from error
-
-    def sign(self, round_number: int) -> bytes:
-        """The signature of a round: some 10 ms of pure Python."""
-        return reference.sign(SCHEME.group, SCHEME.dst, self.secret, SCHEME.message(round_number, None))
+_NO_CACHE: Final = "no-cache"
+_MAX_UINT64: Final = 2**64 - 1
+_MAX_DIGITS: Final = 20
 
 
 class Devnet:
     """Serves one network. Between `start` and `stop`; `port` 0 takes a free one."""
 
-    def __init__(self, network: Network, clock: Clock, host: str = "127.0.0.1", port: int = 0) -> None:
-        self.network: Final = network
-        self.chain: Final = network.chain
+    def __init__(
+        self, network: Network | Source, clock: Clock, host: str = "127.0.0.1", port: int = 0, *, speed: float = 1
+    ) -> None:
+        """network: with its key, or whatever else has rounds. speed: of the clock, against real time."""
+        self.source: Final[Source] = Signer(network) if isinstance(network, Network) else network
+        self.chain: Final = self.source.chain
+        self.production: Final = Production(self.chain, clock, self.source.last)
+        self.behaviour: Final = Behaviour(self.source, self.production)
         self._clock = clock
+        self._speed = max(speed, 1)
         self._host, self._port = host, port
-        self._signatures: dict[int, bytes] = {}
-        self._signing = asyncio.Lock()
         self._runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1)
+        self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1, handler_cancellation=True)
         await self._runner.setup()
         await web.TCPSite(self._runner, self._host, self._port).start()
         self._port = self._runner.addresses[0][1]
@@ -132,126 +90,161 @@ class Devnet:
         return f"http://{host}:{self._port}"
 
     async def round(self, round_number: int) -> Round:
-        """A round that is due; each is signed once. Raises NotDue."""
-        if not 1 <= round_number <= self.chain.current(self._clock.now()):
+        """A round that exists by now. Raises NotDue."""
+        if not 1 <= round_number <= self.production.head():
             raise NotDue(f"round {round_number} is not due")
-        async with self._signing:
-            if round_number not in self._signatures:
-                signature = await asyncio.to_thread(self.network.sign, round_number)
-                if len(self._signatures) >= _KEPT_ROUNDS:
-                    del self._signatures[next(iter(self._signatures))]
-                self._signatures[round_number] = signature
-        return Round(round_number, self._signatures[round_number])
+        return await self.source.round(round_number)
 
     def app(self) -> web.Application:
-        """Drand's HTTP API."""
+        """Drand's HTTP API, and /devnet."""
         app = web.Application(middlewares=[_headers])
+        app.add_routes(control_routes(self.behaviour))
         get = app.router.add_get
         get("/chains", self._hashes)
-        get("/{chain}/info", self._for_chain(self._info_v1))
-        get("/{chain}/public/latest", self._for_chain(self._latest_v1))
-        get("/{chain}/public/{round}", self._for_chain(self._round_v1))
-        get("/{chain}/health", self._for_chain(self._health))
+        get("/{chain}/info", self._for_chain(self._info_v1, web.HTTPNotFound))
+        get("/{chain}/public/latest", self._for_chain(self._latest_v1, web.HTTPNotFound))
+        get("/{chain}/public/{round}", self._for_chain(self._round_v1, web.HTTPNotFound))
+        get("/{chain}/health", self._for_chain(self._health, web.HTTPNotFound))
         get("/v2/chains", self._hashes)
         get("/v2/beacons", self._names)
+        failed = web.HTTPInternalServerError
         for one in ("/v2/chains/{chain}", "/v2/beacons/{beacon}"):
-            get(one + "/info", self._for_chain(self._info_v2))
-            get(one + "/health", self._for_chain(self._health))
-            get(one + "/rounds/latest", self._for_chain(self._latest_v2))
-            get(one + "/rounds/next", self._for_chain(self._next_v2))
-            get(one + "/rounds/{round}", self._for_chain(self._round_v2))
+            get(one + "/info", self._for_chain(self._info_v2, failed))
+            get(one + "/health", self._for_chain(self._health, failed))
+            get(one + "/rounds/latest", self._for_chain(self._latest_v2, failed))
+            get(one + "/rounds/next", self._for_chain(self._next_v2, failed))
+            get(one + "/rounds/{round}", self._for_chain(self._round_v2, failed))
         return app
 
-    def _for_chain(self, handler: Callable[[web.Request], Awaitable[web.Response]]) -> Callable[..., Any]:
-        async def handle(request: web.Request) -> web.Response:
+    def _for_chain(
+        self, handler: Callable[[web.Request], Awaitable[web.StreamResponse]], unknown: type[web.HTTPException]
+    ) -> Callable[..., Any]:
+        async def handle(request: web.Request) -> web.StreamResponse:
             asked = request.match_info
-            if asked.get("chain", self.chain.hash.hex()) != self.chain.hash.hex():
-                return _text(404, "unknown chain hash")
-            if asked.get("beacon", BEACON_ID) != BEACON_ID:
-                return _text(404, "unknown beacon id")
+            named = asked.get("chain", self.chain.hash.hex()).lower()
+            if named != self.chain.hash.hex() or asked.get("beacon", self.chain.beacon_id) != self.chain.beacon_id:
+                return _text(unknown.status_code, "unknown chain")
             return await handler(request)
 
         return handle
 
-    async def _hashes(self, _: web.Request) -> web.Response:
+    async def _hashes(self, _: web.Request) -> web.StreamResponse:
         return web.json_response([self.chain.hash.hex()])
 
-    async def _names(self, _: web.Request) -> web.Response:
-        return web.json_response([BEACON_ID])
+    async def _names(self, _: web.Request) -> web.StreamResponse:
+        return web.json_response([self.chain.beacon_id])
 
-    async def _info_v1(self, _: web.Request) -> web.Response:
-        info = self.chain.as_dict()
+    def _info(self) -> dict[str, Any]:
+        info: dict[str, Any] = self.chain.as_dict()
+        return other_chain(info) if self.behaviour.lie == "other-chain" else info
+
+    async def _info_v1(self, _: web.Request) -> web.StreamResponse:
+        info = self._info()
         served = {name: info[name] for name in ("public_key", "period", "genesis_time", "hash")} | {
             "groupHash": info["genesis_seed"],
             "schemeID": info["scheme"],
-            "metadata": {"beaconID": BEACON_ID},
+            "metadata": {"beaconID": self.chain.beacon_id},
         }
         return _json(served, _FOREVER)
 
-    async def _info_v2(self, _: web.Request) -> web.Response:
-        info = self.chain.as_dict()
+    async def _info_v2(self, _: web.Request) -> web.StreamResponse:
+        info = self._info()
         info["chain_hash"] = info.pop("hash")
         return web.json_response(info)
 
-    async def _health(self, _: web.Request) -> web.Response:
-        current = self._current()
-        return _json({"current": current, "expected": current}, "no-cache")
+    async def _health(self, _: web.Request) -> web.StreamResponse:
+        head, expected = self.production.head(), self.production.expected()
+        if head == 0:
+            return _text(500, "Failed to get latest beacon for health")
+        status = 200 if head >= expected - 1 else 503
+        return _json({"current": head, "expected": expected}, _NO_CACHE, status=status)
 
-    async def _latest_v1(self, _: web.Request) -> web.Response:
-        return await self._answer(self._current(), 1, f"public, must-revalidate, max-age={self._seconds_to_next()}")
+    async def _latest_v1(self, request: web.Request) -> web.StreamResponse:
+        head, now, period = self.production.head(), self._clock.now(), 1_000 * self.chain.period
+        following = self.chain.time(head) + period
+        until = following if following > now else now + period // 2
+        headers = {"Expires": _http_date(until), "Last-Modified": _http_date(self.chain.time(max(1, head)))}
+        if 0 < until - now < period:
+            # as drand writes it, with a colon
+            headers["Cache-Control"] = f"max-age:{math.ceil((until - now) / 1000)}, public"
+        return await self._answer(request, head, 1, headers)
 
-    async def _latest_v2(self, _: web.Request) -> web.Response:
-        return await self._answer(self._current(), 2, f"public, must-revalidate, max-age={self._seconds_to_next()}")
+    async def _latest_v2(self, request: web.Request) -> web.StreamResponse:
+        caching = f"public, must-revalidate, max-age={self._seconds_to_next()}"
+        return await self._answer(request, self.production.head(), 2, {"Cache-Control": caching})
 
-    async def _next_v2(self, _: web.Request) -> web.Response:
-        following = self._current() + 1
+    async def _next_v2(self, request: web.Request) -> web.StreamResponse:
+        following = self.production.head() + 1
         await self._until(following)
-        return await self._answer(following, 2, "no-cache")
+        return await self._answer(request, following, 2, {"Cache-Control": _NO_CACHE})
 
-    async def _round_v1(self, request: web.Request) -> web.Response:
+    async def _round_v1(self, request: web.Request) -> web.StreamResponse:
         asked = _round_number(request)
         if asked is None:
-            return _text(400, "not a round number")
+            return web.Response(status=400)
+        head = self.production.head()
         if asked == 0:
-            return await self._latest_v1(request)
-        if asked > self._current() + 1:
-            wait = max(0, self.chain.time(asked) - self._clock.now()) // 1000
-            return web.Response(status=404, headers={"Cache-Control": f"public, must-revalidate, max-age={wait}"})
-        await self._until(asked)
-        return await self._answer(asked, 1, _FOREVER)
+            return await self._answer(request, head, 1, {"Cache-Control": _FOREVER})
+        if asked > MAX_INTEGER or self.chain.time(asked) > self._clock.now() + 1_000 * self.chain.period:
+            wait = (self.chain.time(min(asked, MAX_INTEGER)) - self._clock.now()) // 1000
+            return _empty(404, f"public, must-revalidate, max-age={wait}")
+        if asked == head + 1:
+            await self._until(asked)
+        elif asked > head and self.chain.time(asked) > self._clock.now():
+            return _empty(404, "must-revalidate, no-cache, max-age=0")
+        modified = {"Cache-Control": _FOREVER, "Last-Modified": _http_date(self.chain.time(asked))}
+        return await self._answer(request, asked, 1, modified)
 
-    async def _round_v2(self, request: web.Request) -> web.Response:
+    async def _round_v2(self, request: web.Request) -> web.StreamResponse:
         asked = _round_number(request)
         if asked is None:
-            return _text(400, "Failed to parse round parameter")
+            return _text(400, "Failed to parse round parameter", _FOREVER)
         if asked == 0:
             return await self._latest_v2(request)
-        current = self._current()
+        current = self.chain.current(self._clock.now())
         if asked > current + 1:
             caching = f"must-revalidate, public, max-age={self._seconds_to_next()}"
             return _text(425, "Requested future beacon", caching)
-        await self._until(asked)
-        return await self._answer(asked, 2, _FOREVER if asked <= current else "no-cache")
+        if asked == current + 1:
+            await self._until(asked)
+        caching = _FOREVER if asked <= current else _NO_CACHE
+        return await self._answer(request, asked, 2, {"Cache-Control": caching})
 
-    async def _answer(self, round_number: int, version: int, caching: str) -> web.Response:
+    async def _answer(
+        self, request: web.Request, round_number: int, version: int, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        def render(stated: Round) -> dict[str, Any]:
+            fields: dict[str, Any] = {"round": stated.round}
+            if version == 1:
+                fields["randomness"] = hashlib.sha256(stated.signature).hexdigest()
+            fields["signature"] = stated.signature.hex()
+            if stated.previous_signature is not None:
+                fields["previous_signature"] = stated.previous_signature.hex()
+            return fields
+
         try:
             stated = await self.round(round_number)
+            lie = self.behaviour.round_lie
+            answer = render(stated) if lie is None else await told(lie, self.source, stated, render, request)
         except NotDue:
-            return _text(500, "Failed to get beacon", "no-cache")
-        fields = {"round": stated.round, "signature": stated.signature.hex()}
-        if version == 1:
-            fields["randomness"] = hashlib.sha256(stated.signature).hexdigest()
-        return _json(fields, caching)
+            return _text(500, "Failed to get beacon")
+        return answer if isinstance(answer, web.StreamResponse) else web.json_response(answer, headers=headers)
 
     async def _until(self, round_number: int) -> None:
-        while (wait := self.chain.time(round_number) - self._clock.now()) > 0:  # noqa: ASYNC110 - the clock is given
-            await asyncio.sleep(min(wait, _LONGEST_SLEEP_MS) / 1000)
-
-    def _current(self) -> int:
-        return self.chain.current(self._clock.now())
+        """Hold the request until the round exists, for two periods at the most."""
+        if round_number > (self.source.last or round_number):
+            return
+        now, period = self._clock.now(), 1_000 * self.chain.period
+        limit = max(now, self.chain.time(round_number)) + 2 * period
+        while self.production.head() < round_number and (now := self._clock.now()) < limit:
+            # The clock is given, so nothing wakes us; shortly before the round is due we look closer.
+            wait = self.chain.time(round_number) + self.production.late_ms - now
+            pause = min(wait, _LONGEST_SLEEP_MS) if wait > 0 else _LONGEST_SLEEP_MS // 5
+            await asyncio.sleep(pause / 1000 / self._speed)
 
     def _seconds_to_next(self) -> int:
-        return max(0, self.chain.time(self._current() + 1) - self._clock.now()) // 1000
+        now = self._clock.now()
+        return max(0, self.chain.time(self.chain.current(now) + 1) - now) // 1000
 
 
 async def serve(
@@ -260,6 +253,7 @@ async def serve(
     period: int,
     state_file: Path | None,
     *,
+    scheme: str = DEFAULT_SCHEME,
     clock: Clock | None = None,
     ready: Callable[[Devnet], None] | None = None,
 ) -> None:
@@ -269,7 +263,27 @@ async def serve(
     when this ends. ready: called when requests are taken. Raises DevnetError, and OSError when the port is taken.
     """
     clock = clock or SystemClock()
-    devnet = Devnet(open_network(period, state_file, clock), clock, host, port)
+    await _run(Devnet(open_network(period, state_file, clock, scheme), clock, host, port), ready)
+
+
+async def replay(
+    host: str,
+    port: int,
+    recording: Recording,
+    speed: float,
+    *,
+    clock: Clock | None = None,
+    ready: Callable[[Devnet], None] | None = None,
+) -> None:
+    """Serve a recording until cancelled, as if its first round were due now.
+
+    speed: how many times as fast as it was. Raises OSError when the port is taken.
+    """
+    begin = recording.chain.time(recording.first)
+    await _run(Devnet(recording, ReplayClock(begin, speed, clock or SystemClock()), host, port, speed=speed), ready)
+
+
+async def _run(devnet: Devnet, ready: Callable[[Devnet], None] | None) -> None:
     await devnet.start()
     try:
         if ready is not None:
@@ -279,43 +293,44 @@ async def serve(
         await devnet.stop()
 
 
-def open_network(period: int, state_file: Path | None, clock: Clock) -> Network:
-    """The network of the state file, or a fresh one whose first round is due now. Raises DevnetError."""
-    if state_file is not None and state_file.exists():
-        network = Network.load(state_file)
-        if network.chain.period != period:
-            raise DevnetError(f"{state_file} is of a network with a period of {network.chain.period} s, not {period}")
-        return network
-    network = Network.fresh(period, clock.now() // 1000)
-    if state_file is not None:
-        network.save(state_file)
-    return network
-
-
 @web.middleware
 async def _headers(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
     response = await handler(request)
-    response.headers["Server"] = "fair-beacon devnet"
-    response.headers["Access-Control-Allow-Origin"] = "*"
+    if not response.prepared:
+        response.headers["Server"] = "fair-beacon devnet"
+        if request.path != "/devnet":
+            response.headers["Access-Control-Allow-Origin"] = "*"
     return response
 
 
-def _json(fields: dict[str, Any], caching: str) -> web.Response:
-    return web.json_response(fields, headers={"Cache-Control": caching})
+def _json(fields: dict[str, Any], caching: str, *, status: int = 200) -> web.Response:
+    return web.Response(
+        body=json.dumps(fields).encode(),
+        status=status,
+        content_type="application/json",
+        headers={"Cache-Control": caching},
+    )
 
 
-def _text(status: int, text: str, caching: str = "no-cache") -> web.Response:
-    return web.Response(status=status, text=text + "\n", headers={"Cache-Control": caching})
+def _text(status: int, text: str, caching: str = _NO_CACHE) -> web.Response:
+    headers = {"Cache-Control": caching, "X-Content-Type-Options": "nosniff"}
+    return web.Response(status=status, text=text + "\n", headers=headers)
+
+
+def _empty(status: int, caching: str) -> web.Response:
+    return web.Response(status=status, headers={"Cache-Control": caching})
+
+
+def _http_date(time_ms: int) -> str:
+    return formatdate(time_ms / 1000, usegmt=True)
 
 
 def _round_number(request: web.Request) -> int | None:
+    """A round number as Go's ParseUint reads it: digits, leading zeros too, below 2^64."""
     text = request.match_info["round"]
-    return min(int(text), MAX_INTEGER) if _NUMBER.fullmatch(text) else None
-
-
-def _integer(value: object) -> int:
-    if type(value) is not int:
-        raise DevnetError("a devnet state file holds integers for its times")
-    return value
+    if not (text.isascii() and text.isdigit()):
+        return None
+    digits = text.lstrip("0") or "0"
+    return int(digits) if len(digits) <= _MAX_DIGITS and int(digits) <= _MAX_UINT64 else None
