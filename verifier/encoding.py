@@ -94,6 +94,7 @@ def check_string(text: str) -> str:
 def parse_canonical_json(data: bytes) -> dict[str, Json]:
     """The object of a log entry: the compact serialisation of what is returned is `data` again (3.1-3.4).
 
+    A forbidden character cannot hide in an escape: the canonical form has only two, for the quote and the backslash.
     Raises FormatError(ENTRY, JSON or STRING).
     """
     if len(data) > MAX_ENTRY_BYTES:
@@ -102,12 +103,14 @@ def parse_canonical_json(data: bytes) -> dict[str, Json]:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(Code.JSON, "not UTF-8") from error
+    if "\\" in text.replace("\\\\", "").replace('\\"', ""):
+        raise FormatError(Code.JSON, "an escape that the canonical form does not have")
     value = _load(text)
     if not isinstance(value, dict):
         raise FormatError(Code.JSON, "an entry is one JSON object")
-    _check_strings(value, newline_allowed=False)
     if encode_json(value) != data:
         raise FormatError(Code.JSON, "not in canonical form (white space, escapes or number spelling)")
+    check_string(text)
     return value
 
 
@@ -126,14 +129,14 @@ def parse_document_json(data: bytes) -> dict[str, Json]:
     value = _load(text)
     if not isinstance(value, dict):
         raise FormatError(Code.JSON, "the document is not one JSON object")
-    _check_strings(value, newline_allowed=True)
+    _check_strings(value)
     return value
 
 
 def encode_json(value: Mapping[str, Any] | list[Any]) -> bytes:
     """The compact UTF-8 serialisation, keys in the order in which they stand (3.2)."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8")
+        return _ENCODER.encode(value).encode("utf-8")
     except UnicodeEncodeError as error:
         raise FormatError(Code.STRING, "unpaired surrogate in a string") from error
 
@@ -141,13 +144,7 @@ def encode_json(value: Mapping[str, Any] | list[Any]) -> bytes:
 def _load(text: str) -> Json:
     check_nesting(text)
     try:
-        value: Json = json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=_integer,
-            parse_float=_refuse_number,
-            parse_constant=_refuse_number,
-        )
+        value: Json = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise FormatError(Code.JSON, f"not JSON: {error.msg} at character {error.pos}") from error
     return value
@@ -155,6 +152,8 @@ def _load(text: str) -> Json:
 
 def check_nesting(text: str) -> None:
     """Refuse deep nesting, FormatError(JSON), before json.loads sees it: that recurses in C, beyond any limit."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return
     depth = 0
     for bracket in _NOT_A_BRACKET.sub("", text):
         depth += 1 if bracket in "[{" else -1
@@ -182,15 +181,21 @@ def _refuse_number(text: str) -> Json:
     raise FormatError(Code.JSON, f"{text[:20]} is not an integer")
 
 
-def _check_strings(value: Json, *, newline_allowed: bool, depth: int = 0) -> None:
+def _check_strings(value: Json, depth: int = 0) -> None:
     if depth > MAX_DEPTH:
         raise FormatError(Code.JSON, "nested too deeply")
     if isinstance(value, str):
-        check_string(value.replace("\n", "") if newline_allowed else value)
+        check_string(value.replace("\n", ""))
     elif isinstance(value, list):
         for item in value:
-            _check_strings(item, newline_allowed=newline_allowed, depth=depth + 1)
+            _check_strings(item, depth + 1)
     elif isinstance(value, dict):
         for key, item in value.items():
             check_string(key)
-            _check_strings(item, newline_allowed=newline_allowed, depth=depth + 1)
+            _check_strings(item, depth + 1)
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_refuse_number, parse_constant=_refuse_number
+)

@@ -78,7 +78,7 @@ class Sessions:
             newest = rules.known_time(self._rounds, self._clock, chain, time)
             return commands.seal(terms, commitment, host_seq, newest, self._defaults, time)
 
-        wire.measure(decide(bytes(entries.HASH_BYTES), 1, self._clock.now()))
+        decide(bytes(entries.HASH_BYTES), 1, self._clock.now())
         commitment = await self._custody.make()
 
         def build(time: int) -> list[bytes]:

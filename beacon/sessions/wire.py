@@ -23,16 +23,11 @@ def parse(data: bytes) -> entries.Entry:
 
 
 def encode(entry: entries.Entry) -> bytes:
-    """The bytes of an entry that parse to it again. Raises ApiError(entry-too-long), FormatError."""
-    data = measure(entry)
+    """The bytes of an entry, proven to parse to it again. Raises ApiError(entry-too-long)."""
+    try:
+        data = entries.encode_entry(entry)
+    except FormatError as error:
+        raise ApiError("entry-too-long", error.message) from error
     if parse(data) != entry:
         raise ValueError("an entry does not survive its own encoding")
     return data
-
-
-def measure(entry: entries.Entry) -> bytes:
-    """As `encode`, without the proof: for a trial whose bytes are thrown away."""
-    try:
-        return entries.encode_entry(entry)
-    except FormatError as error:
-        raise ApiError("entry-too-long", error.message) from error
