@@ -12,8 +12,10 @@ from click.testing import CliRunner
 
 from tests import builder
 from tests.builder import LOG_KEY, POLICY, QUICKNET, ROUNDS, Story, at, live, match, raffle
+from verifier import merkle
 from verifier.cli import _progress, main
 from verifier.report import MAX_FINDINGS, MAX_OUTCOMES
+from verifier.tlog_proof import TlogProof
 from verifier.verdict import UNKNOWABLE, ClaimName
 
 ROOT = Path(__file__).parents[1]
@@ -125,6 +127,7 @@ def test_proof_can_be_required(run, write):
     assert proven.exit_code == 0
     assert proven.stdout.startswith("Proven fair.\n")
     assert "Witness policy: 2 of (w1, w2, w3)" in proven.stdout
+    assert f"Trusted log key: {VKEY}" in proven.stdout
     assert run("check", "proven.json", "--log-key", VKEY, "--require", "proven").exit_code == 2
 
 
@@ -335,6 +338,24 @@ def test_my_entry_is_there(run, write):
         assert result.exit_code == 0
         assert result.stdout.startswith("PRESENT: the ")
     assert receipts(run, write, story, 3).exit_code == 0
+
+
+def test_a_tlog_proof_is_a_receipt_too(run, write):
+    story = match().reveal(135)
+    write("whole.json", story)
+    hashes = story.hashes()
+    for index, extra, code in (
+        (3, story.leaves[3], 0),
+        (3, story.leaves[4], 1),
+        (4, story.leaves[3], 1),
+        (3, None, 3),
+        (3, b"x", 3),
+    ):
+        proof = TlogProof(index, tuple(merkle.prove_inclusion(hashes, 3)), story.checkpoint(), extra)
+        write("mine.tlog-proof", proof.encode().encode())
+        assert run("receipt", "mine.tlog-proof", "--transcript", "whole.json", "--log-key", VKEY).exit_code == code
+    write("mine.tlog-proof", b"c2sp.org/tlog-proof@v2\n")
+    assert failed(run("receipt", "mine.tlog-proof", "--transcript", "whole.json"), "the receipt: ")
 
 
 def test_my_contribution_is_missing(run, write):

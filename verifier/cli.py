@@ -227,7 +227,8 @@ def _trusted(trust: Trust, chains: Mapping[str, ChainInfo]) -> dict[str, Json]:
 def _trusted_lines(trust: Trust, chains: Mapping[str, ChainInfo], *, given: bool) -> list[str]:
     whence = "given" if given else "those pinned in this verifier"
     lines = [f"Trusted drand chains ({whence}): {', '.join(chains)}"]
-    lines.append(f"Trusted log key: {trust.log_key}" if trust.log_key is not None else "No log key was given.")
+    logs = [trust.log_key] if trust.log_key is not None else list(trust.policy.logs if trust.policy is not None else ())
+    lines += [f"Trusted log key: {key}" for key in logs] or ["No log key was given."]
     if trust.policy is not None:
         lines.append(f"Witness policy: {trust.policy.quorum_description()}")
     return lines
@@ -292,8 +293,8 @@ def receipt(file: str, transcript: str, log_key: VerifierKey | None, as_json: bo
     """Say whether the entry of my receipt, with my own bytes, is in a transcript.
 
     Only the sender of a contribution can notice that it was left out: keep the receipts. FILE is a receipt as the
-    service returned it. Exit 0: present. 1: absent or replaced, or one of the files is false. 2: not decided.
-    3: unusable.
+    service returned it, or a tlog-proof with the entry in it. Exit 0: present. 1: absent or replaced, or one of the
+    files is false. 2: not decided. 3: unusable.
 
     \b
     Examples:

@@ -1,13 +1,15 @@
 """Is my own entry, with my own bytes, in that transcript? (PROTOCOL.md, 7.2; section 1: what no transcript shows.)
 
-A receipt is a document of one event. Whoever holds it asks whether a transcript has that very entry at that very index,
-or nothing, or something else in its place.
+A receipt is a document of one event, or a C2SP tlog-proof whose `extra` is the entry. Whoever holds it asks whether a
+transcript has that very entry at that very index, or nothing, or something else in its place.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from verifier import entries
 from verifier.encoding import Json
@@ -15,8 +17,11 @@ from verifier.errors import Code, FormatError
 from verifier.evidence import LogClaim
 from verifier.note import VerifierKey
 from verifier.session import collect
-from verifier.transcript import Event, Transcript, parse_transcript
+from verifier.tlog_proof import TlogProof
+from verifier.transcript import Event, SignedCheckpoint, Transcript, parse_transcript
 from verifier.verdict import Claim, Exit, State
+
+_TLOG_PROOF: Final = b"c2sp.org/tlog-proof@"
 
 
 class Found(StrEnum):
@@ -57,10 +62,8 @@ def compare(receipt: bytes, transcript: bytes, log_key: VerifierKey | None) -> A
     Exit: 0 present; 1 absent, replaced, or one of the two documents is false under the key; 2 when the transcript ends
     before the receipt's entry, or when it is missed but no key says that the receipt is true.
     """
-    mine = _parse(receipt, "the receipt")
-    whole = _parse(transcript, "the transcript")
-    if len(mine.events) != 1:
-        raise FormatError(Code.DOCUMENT, "a receipt has exactly one event")
+    whole = _parse(transcript, "the transcript", parse_transcript)
+    mine = _parse(receipt, "the receipt", lambda data: _parse_receipt(data, whole))
     event = mine.events[0]
     logs = [LogClaim(document, collect(document), log_key, None).claim() for document in (mine, whole)]
     found, text = _look(event, mine, whole)
@@ -77,11 +80,26 @@ def compare(receipt: bytes, transcript: bytes, log_key: VerifierKey | None) -> A
     return Answer(found, text, code, event.index, event.entry.type, logs[0], logs[1])
 
 
-def _parse(data: bytes, what: str) -> Transcript:
+def _parse(data: bytes, what: str, parse: Callable[[bytes], Transcript]) -> Transcript:
     try:
-        return parse_transcript(data)
+        return parse(data)
     except FormatError as error:
         raise FormatError(error.code, f"{what}: {error.message}") from error
+
+
+def _parse_receipt(data: bytes, whole: Transcript) -> Transcript:
+    """A tlog-proof names neither chain nor log key, and nothing is asked of them: the transcript's stand in."""
+    if not data.startswith(_TLOG_PROOF):
+        receipt = parse_transcript(data)
+        if len(receipt.events) != 1:
+            raise FormatError(Code.DOCUMENT, "a receipt has exactly one event")
+        return receipt
+    proof = TlogProof.parse(data)
+    if proof.extra is None:
+        raise FormatError(Code.TLOG_PROOF, "no extra line with the entry")
+    event = Event(proof.index, proof.extra, entries.parse_entry(proof.extra), proof.hashes)
+    signed = SignedCheckpoint.parse(proof.checkpoint)
+    return Transcript(signed.checkpoint.origin, whole.log_key, whole.info, (event,), signed=signed)
 
 
 def _look(event: Event, mine: Transcript, whole: Transcript) -> tuple[Found, str]:
