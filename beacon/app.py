@@ -14,6 +14,7 @@ from beacon.datadir import followed_chains, log_signer, require_databases
 from beacon.log.log import Log
 from beacon.rounds.fetcher import Policy
 from beacon.rounds.rounds import Followed, Rounds
+from beacon.rounds.spool import Spool
 from beacon.rounds.store_protocol import Put
 from beacon.rounds.verify import RoundVerifier
 from beacon.sessions.book import Book
@@ -66,6 +67,7 @@ def create_app(
                 clock,
                 policy=policy,
                 verifier=verifier,
+                spool=Spool(settings.spool),
             )
             custody = Custody(master_key, SeedStore(private, private_reader, clock))
             sessions = Sessions(

@@ -23,6 +23,7 @@ from beacon import logs
 from beacon.clock import SystemClock
 from beacon.errors import PROBLEMS, ApiError
 from beacon.log.log import Log
+from beacon.rounds.rounds import ChainStatus
 from beacon.sessions.requests import ContributionRequest, DrawRequest, SealRequest, VoidRequest, Written
 from beacon.settings import LimitSettings, Settings
 from beacon.store.errors import LogDamaged, OutcomeUnknown, WriteFailed, WriterStopped
@@ -109,6 +110,16 @@ class FakeRounds:
 
     async def get(self, _chain_hash: bytes, round_number: int) -> VerifiedRound | None:
         return VerifiedRound(QUICKNET, 1000, b"\x01" * 48, None) if round_number == 1000 else None
+
+    async def wait(self, _chain_hash: bytes, _round_number: int | None, _seconds: float) -> VerifiedRound | None:
+        return None
+
+    def release(self) -> None:
+        pass
+
+    def status(self, chain_hash: bytes) -> ChainStatus:
+        newest = self.newest(chain_hash)
+        return ChainStatus(QUICKNET, newest, self.problem, (), 0, 1000, stale=False, evidence=(), waiters=0, relays=())
 
 
 @dataclass

@@ -35,8 +35,7 @@ async def take_in(spool: Spool, chain: ChainInfo, verifier: RoundVerifier, accep
             stated = await asyncio.to_thread(spool.read, path, chain)
             outcomes = await verifier.verify_many(chain, stated)
             valid = [outcome for outcome in outcomes if isinstance(outcome, VerifiedRound)]
-            for verified in valid:
-                await acceptor.accept(verified)
+            await asyncio.gather(*(acceptor.accept(verified) for verified in valid))
             count += len(valid)
             if len(valid) < len(outcomes):
                 bad = next(number for number, outcome in enumerate(outcomes, 1) if outcome not in valid)

@@ -13,6 +13,7 @@ def build_web(settings: Settings) -> web.Application:
     """Routes, problems and headers. Whoever starts it sets `app[SERVICES]` before the first request."""
     app = web.Application(middlewares=[observe], client_max_size=settings.limits.body_bytes)
     app.on_response_prepare.append(add_headers)
+    app.on_shutdown.append(chain_routes.release)
     for module in (session_routes, chain_routes, log_routes, health_routes):
         app.add_routes(module.routes)
     return app

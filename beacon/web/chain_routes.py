@@ -1,48 +1,110 @@
-"""/v1/chains: the drand chains that the service follows, and the rounds that it has verified."""
+"""/v1/chains: the drand chains that the service follows, their relays, and the rounds that it has verified."""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import ETag, hdrs, web
 
 from beacon.errors import ApiError
+from beacon.relay_urls import public_name
+from beacon.rounds.health import RelayHealth
 from beacon.web.log_routes import IMMUTABLE
 from beacon.web.services import SERVICES, Chain, Services
 from beacon.web.session_routes import json_response
 from verifier.drand import VerifiedRound
-from verifier.encoding import MAX_INTEGER, parse_decimal
+from verifier.encoding import MAX_INTEGER, encode_json, parse_decimal
 from verifier.errors import FormatError
+
+MAX_WAIT: Final = 60
+"""Seconds that a request may wait for a round."""
+NEXT_WAIT: Final = 30
 
 routes: Final = web.RouteTableDef()
 
 
 @routes.get("/v1/chains")
 async def chains(request: web.Request) -> web.Response:
-    """Every chain with its info, its newest verified round, and whether sessions can be sealed on it now."""
+    """Every chain with its newest round, its relays' health, and whether sessions can be sealed on it now."""
     services = request.app[SERVICES]
     return json_response({"chains": [_chain(services, chain) for chain in services.chains]})
 
 
+@routes.get("/v1/chains/{hash}/rounds/next")
+async def next_round(request: web.Request) -> web.StreamResponse:
+    """Wait for the next round that is verified here: `?wait=SECONDS`, at most 60, else 30."""
+    chain = _named(request)
+    wait = _wait(request, NEXT_WAIT)
+    found = await request.app[SERVICES].rounds.wait(chain.info.hash, None, wait)
+    if found is None:
+        raise ApiError("round-unknown", f"No newer round of {chain.name} was verified in {wait} s.", retry_after=1)
+    place = f"/v1/chains/{chain.info.hash.hex()}/rounds/{found.round}"
+    return json_response(_round(found), headers={"Content-Location": place})
+
+
 @routes.get("/v1/chains/{hash}/rounds/{round}")
-async def round_(request: web.Request) -> web.Response:
-    """A round that was verified here; its randomness is computed from its signature."""
-    services = request.app[SERVICES]
-    chain = next((chain for chain in services.chains if chain.info.hash.hex() == request.match_info["hash"]), None)
-    if chain is None:
-        raise ApiError("chain-unknown", "A chain is named by its chain hash, 64 hex digits.")
+async def round_(request: web.Request) -> web.StreamResponse:
+    """A round that was verified here, for ever; `?wait=SECONDS`, at most 60, waits until it is."""
+    services, chain = request.app[SERVICES], _named(request)
     try:
         number = parse_decimal(request.match_info["round"], MAX_INTEGER)
     except FormatError as error:
         raise ApiError("round-unknown", "A round is a decimal number.") from error
-    found = await services.rounds.get(chain.info.hash, number)
+    wait = _wait(request, 0)
+    if wait and 1 <= number <= chain.info.final_round:
+        found = await services.rounds.wait(chain.info.hash, number, wait)
+    else:
+        found = await services.rounds.get(chain.info.hash, number)
     if found is None:
-        raise ApiError("round-unknown", f"Round {number} of {chain.name} is not among the rounds kept here.")
-    return json_response(_round(found), headers={"Cache-Control": IMMUTABLE})
+        raise ApiError(
+            "round-unknown", f"Round {number} of {chain.name} is not among the rounds kept here.", retry_after=1
+        )
+    return _immutable(request, encode_json(_round(found)))
+
+
+async def release(app: web.Application) -> None:
+    """Before a stop: answer everybody who waits for a round."""
+    services = app.get(SERVICES)
+    if services is not None and services.rounds is not None:
+        services.rounds.release()
+
+
+def _immutable(request: web.Request, body: bytes) -> web.Response:
+    """A body that never changes, or 304 for whoever has it."""
+    tag = hashlib.sha256(body).hexdigest()[:32]
+    given = request.if_none_match or ()
+    response = web.Response(headers={hdrs.CACHE_CONTROL: IMMUTABLE})
+    if any(one.value in (tag, "*") for one in given):
+        response.set_status(web.HTTPNotModified.status_code)
+    else:
+        response.body = body
+        response.content_type, response.charset = "application/json", "utf-8"
+    response.etag = ETag(tag)
+    return response
+
+
+def _named(request: web.Request) -> Chain:
+    for chain in request.app[SERVICES].chains:
+        if chain.info.hash.hex() == request.match_info["hash"]:
+            return chain
+    raise ApiError("chain-unknown", "A chain is named by its chain hash, 64 hex digits.")
+
+
+def _wait(request: web.Request, default: int) -> int:
+    if set(request.query) - {"wait"} or len(request.query) > 1:
+        raise ApiError("invalid-request", "The only parameter is `wait`, once.")
+    try:
+        wait = parse_decimal(request.query.get("wait", str(default)))
+    except FormatError as error:
+        raise ApiError("invalid-request", "`wait` is a number of seconds.") from error
+    return min(wait, MAX_WAIT)
 
 
 def _chain(services: Services, chain: Chain) -> dict[str, Any]:
-    newest = services.rounds.newest(chain.info.hash)
+    status = services.rounds.status(chain.info.hash)
+    newest = status.newest
     return {
         "name": chain.name,
         "hash": chain.info.hash.hex(),
@@ -50,9 +112,32 @@ def _chain(services: Services, chain: Chain) -> dict[str, Any]:
         "sandbox_only": chain.sandbox_only,
         "last_round": chain.info.last_round,
         "newest_round": None if newest is None else newest.round,
-        "newest_round_time": None if newest is None else chain.info.time(newest.round),
-        "trouble": services.rounds.trouble(chain.info.hash),
+        "newest_round_time": None if newest is None else newest.time,
+        "expected_round": status.expected,
+        "stale": status.stale,
+        "trouble": status.trouble,
+        "waiting_for": len(status.wanted),
+        "overdue": status.overdue,
+        "signed_twice": list(status.evidence),
+        "relays": [_relay(health) for health in status.relays],
         "info": chain.info.as_dict(),
+    }
+
+
+def _relay(health: RelayHealth) -> dict[str, Any]:
+    """What one relay did, times in ms; of its URL what names it, since a path may hold an access key."""
+    return {
+        "relay": public_name(health.url),
+        "latency_ms": health.latency,
+        "expected_ms": math.ceil(health.cost),
+        "last_success": health.last_answer,
+        "last_round": health.last_round,
+        "last_failure": health.last_failure,
+        "last_failure_reason": health.last_reason,
+        "failures_in_a_row": health.failures_in_a_row,
+        "answered": health.answered,
+        "beaten": health.beaten,
+        "refused": {str(reason): count for reason, count in sorted(health.refused.items())},
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from beacon.log.log import Log
+from beacon.rounds.rounds import ChainStatus
 from beacon.sessions.requests import SealRequest, Written
 from beacon.settings import Settings
 from verifier.drand import ChainInfo, VerifiedRound
@@ -54,6 +55,16 @@ class Rounds(Protocol):
 
     def newest(self, chain_hash: bytes) -> VerifiedRound | None: ...
     async def get(self, chain_hash: bytes, round_number: int) -> VerifiedRound | None: ...
+
+    async def wait(self, chain_hash: bytes, round_number: int | None, seconds: float) -> VerifiedRound | None:
+        """The round, or the one that is newest next for None, if it comes in time; None also when too many wait."""
+        ...
+
+    def release(self) -> None:
+        """Let go everybody who waits."""
+        ...
+
+    def status(self, chain_hash: bytes) -> ChainStatus: ...
 
 
 @dataclass(frozen=True, slots=True)
