@@ -190,6 +190,16 @@ def test_wrong_outcomes_are_listed_up_to_a_limit():
     assert len(verdict(story.reveal(20))["outcomes"].findings) == 20
 
 
+def test_a_verdict_lists_ten_thousand_outcomes_and_counts_all():
+    story = Story().seal(close_at=None, participants=[], recipes={"coin": {"kind": "dice", "count": 1, "sides": 2}})
+    story.round(1005, 15.9)
+    for _ in range(11):
+        story.draw("coin", 16, 1000)
+    result = verdict(story.reveal(20))
+    assert result.exit == 0
+    assert (len(result.session["outcomes"]), result.session["draws"]) == (10_000, {"coin": 11_000})
+
+
 def test_links_are_checked_until_the_first_false_one():
     story = Story(links=40).seal(profile="live", close_at=None, participants=[])
     for _ in range(40):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from verifier import entries
 from verifier.encoding import Json
+from verifier.rules import drawn_counts
 from verifier.session import Session
 from verifier.transcript import Transcript
 from verifier.verdict import NEEDED, Claim, ClaimName, Exit, State, Verdict
@@ -42,6 +43,7 @@ def conclude(
         "custody": seal.custody,
         "sandbox": seal.sandbox,
         "replaces": seal.replaces.hex() if seal.replaces is not None else None,
+        "draws": dict(drawn_counts(session)),
         "outcomes": list(outcomes),
         "would_have_been": list(unseen),
     }

@@ -19,6 +19,7 @@ from verifier.session import Logged, Session
 from verifier.verdict import ClaimName, Finding, State
 
 MAX_WRONG: Final = 20
+MAX_ROWS: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Seeds:
 
 @dataclass(slots=True)
 class Outcomes:
-    """The claim `outcomes`, and the rows of what was drawn, as the document says it.
+    """The claim `outcomes`, and the rows of what was drawn, as the document says it; 10,000 of them at the most.
 
     `lost` names the deals whose deck cannot be followed any more, since one of their draws could not be made again.
     """
@@ -80,7 +81,7 @@ class Outcomes:
             name = draw.entry.recipe
             call = session.call_of(draw.entry.draw)
             seed, event = self._seed(draw.entry), _round(session, call)
-            for n, claimed in enumerate(draw.entry.outcomes, draw.entry.n):
+            for n, claimed in enumerate(draw.entry.outcomes[: MAX_ROWS - len(self.rows)], draw.entry.n):
                 self.rows.append({"recipe": name, "n": n, "purpose": draw.entry.purpose, "outcome": claimed})
             if event is None or seed is None:
                 missing = "the seed" if seed is None else "a round"

@@ -30,8 +30,10 @@ def lines(verdict: Verdict, trusted: Iterable[str], style: Style = plain) -> Ite
     yield from _findings(verdict)
     if verdict.remarks:
         yield from ("", "Remarks", *(f"  {remark}" for remark in verdict.remarks))
-    yield from _outcomes("Drawn", verdict.session.get("outcomes"))
-    yield from _outcomes("What the round would have given", verdict.session.get("would_have_been"))
+    if verdict.session:
+        draws: Any = verdict.session["draws"]
+        yield from _outcomes("Drawn", verdict.session["outcomes"], sum(draws.values()))
+        yield from _outcomes("What the round would have given", verdict.session["would_have_been"])
     if verdict.session:
         yield ""
         yield f"Session {verdict.session['session']}"
@@ -54,13 +56,14 @@ def _findings(verdict: Verdict) -> Iterator[str]:
         yield f"  and {len(found) - MAX_FINDINGS} more (--json has all)"
 
 
-def _outcomes(title: str, rows: Json) -> Iterator[str]:
+def _outcomes(title: str, rows: Json, total: int | None = None) -> Iterator[str]:
     if not isinstance(rows, list) or not rows:
         return
-    yield from ("", f"{title} ({len(rows)})")
+    count = len(rows) if total is None else total
+    yield from ("", f"{title} ({count})")
     yield from (f"  {outcome_row(row)}" for row in rows[:MAX_OUTCOMES])
-    if len(rows) > MAX_OUTCOMES:
-        yield f"  and {len(rows) - MAX_OUTCOMES} more (--json has all)"
+    if count > MAX_OUTCOMES:
+        yield f"  and {count - MAX_OUTCOMES} more (--json shows up to 10,000)"
 
 
 def outcome_row(row: Any) -> str:
