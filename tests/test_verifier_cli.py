@@ -172,7 +172,7 @@ def test_long_lists_are_cut(run, write):
     assert text.count(", rule ") - text.count("  FAILED") - 1 == MAX_FINDINGS
     assert text.count(": [7,7]") == MAX_OUTCOMES
     assert "  and 10 more (--json has all)" in text
-    assert "  and 160 more (--json shows up to 10,000)" in text
+    assert "  and 161 more (--json shows up to 10,000)" in text
 
 
 def test_an_open_session_and_a_void(run, write):
