@@ -303,7 +303,7 @@ async def test_checkpoints_of_old_sizes_stay(tmp_path):
 )
 async def test_nothing_damaged_is_handed_out(tmp_path, damage):
     log = open_log(tmp_path / "log.db")
-    await log.append(contributions("a"))
+    appended = await log.append(contributions("a"))
 
     def break_it(db):
         for table in ("entries", "hashes"):
@@ -314,6 +314,9 @@ async def test_nothing_damaged_is_handed_out(tmp_path, damage):
     with pytest.raises(LogDamaged):
         await log.entry(1)
     if "hashes" in damage:
+        proof, checkpoint = await log.receipt_proof(1)
+        verify_inclusion(leaf_hash(appended[0].entry), 1, checkpoint.size, proof, checkpoint.root)
+        log._recent._new.clear()
         with pytest.raises(LogDamaged):
             await log.receipt_proof(1)
     log.close()

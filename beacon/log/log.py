@@ -14,8 +14,9 @@ from beacon.clock import Clock
 from beacon.log import reads
 from beacon.log.projection import Projection
 from beacon.log.reads import SignedCheckpoint
+from beacon.log.recent import RecentHashes
 from beacon.log.recovery import recover
-from beacon.log.sequencer import Appended, Build, Sequencer, first_entry
+from beacon.log.sequencer import Appended, Build, Rows, Sequencer, first_entry
 from beacon.log.tiles import tile_bytes
 from beacon.store.errors import DatabaseDamaged, LogDamaged
 from beacon.store.log_schema import LOG_SCHEMA
@@ -38,6 +39,7 @@ class Log:
         self.path: Final = path
         self.vkey: Final = vkey
         self._latest: SignedCheckpoint | None = None
+        self._recent: Final = RecentHashes()
         self.writer: Writer
         self.reader: Reader
         self._sequencer: Sequencer
@@ -106,7 +108,16 @@ class Log:
         checkpoint = self.latest()
         if not 0 <= index < checkpoint.size:
             raise IndexError(f"the log has no entry {index}")
-        return await self.reader.run(partial(_proof, index=index, checkpoint=checkpoint)), checkpoint
+        missing = self._recent.missing(index, checkpoint.size)
+        if missing:
+            rows = await self.reader.run(lambda db: reads.hash_rows(db, missing))
+            self._recent.keep(rows)
+        try:
+            leaf, proof = self._recent.prove(index, checkpoint.size)
+            verify_inclusion(leaf, index, checkpoint.size, proof, checkpoint.root)
+        except (VerifierError, KeyError) as error:
+            raise LogDamaged(f"the stored hashes do not prove entry {index}") from error
+        return proof, checkpoint
 
     async def consistency_proof(self, old_size: int, size: int) -> list[bytes]:
         """Give the proof from one size to another. Raises ValueError unless 1 <= old_size <= size <= the newest."""
@@ -144,18 +155,9 @@ class Log:
         append = self._sequencer.append
         return lambda db: append(db, build)
 
-    def _publish(self, checkpoint: SignedCheckpoint | None) -> None:
+    def _publish(self, checkpoint: SignedCheckpoint | None, rows: Rows) -> None:
+        self._recent.add(rows)
         self._latest = checkpoint
-
-
-def _proof(db: Database, *, index: int, checkpoint: SignedCheckpoint) -> list[bytes]:
-    proof = reads.inclusion_proof(db, index, checkpoint.size)
-    leaf = reads.leaf_hashes(db, index, index + 1)
-    try:
-        verify_inclusion(leaf[0], index, checkpoint.size, proof, checkpoint.root)
-    except (VerifierError, IndexError) as error:
-        raise LogDamaged(f"the stored hashes do not prove entry {index}") from error
-    return proof
 
 
 def _no_step(_name: str) -> None:

@@ -29,14 +29,15 @@ class SignedCheckpoint(NamedTuple):
 def fetch_nodes(db: Database, nodes: Iterable[Node]) -> dict[Node, bytes]:
     """Read stored hashes, 32 bytes each, with one query. Raises LogDamaged when one is not there."""
     wanted = list(nodes)
-    rows = {node.row for node in wanted}
-    found = dict(
-        db.conn.execute(
-            f"SELECT i, nodes FROM hashes WHERE i IN ({','.join('?' * len(rows))})",  # noqa: S608 - only question marks
-            tuple(rows),
-        ).fetchall()
-    )
+    found = hash_rows(db, {node.row for node in wanted})
     return {node: _part(found.get(node.row, b""), node.level) for node in wanted}
+
+
+def hash_rows(db: Database, rows: Iterable[int]) -> dict[int, bytes]:
+    """Read the rows of `hashes` that exist, each the nodes that its leaf completes, with one query."""
+    wanted = tuple(rows)
+    query = f"SELECT i, nodes FROM hashes WHERE i IN ({','.join('?' * len(wanted))})"  # noqa: S608 - only question marks
+    return dict(db.conn.execute(query, wanted).fetchall())
 
 
 def inclusion_proof(db: Database, index: int, size: int) -> list[bytes]:

@@ -50,7 +50,8 @@ class State(NamedTuple):
 class Sequencer:
     """The hooks of the log's writer, and the job that appends.
 
-    publish: told of each new durable state, on the writer's thread. step: told the name of each step of a write.
+    publish: told of each new durable state and the rows of `hashes` that came with it, on the writer's thread.
+    step: told the name of each step of a write.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Sequencer:
         signer: SigningKey,
         clock: Clock,
         projections: Sequence[Projection],
-        publish: Callable[[SignedCheckpoint | None], None],
+        publish: Callable[[SignedCheckpoint | None, Rows], None],
         step: Callable[[str], None],
     ) -> None:
         self._signer: Final = signer
@@ -76,7 +77,7 @@ class Sequencer:
     def restore(self, db: Database, state: State) -> None:
         """Start from what recovery found, before anything is appended."""
         self._durable = state
-        self._publish(state.checkpoint)
+        self._publish(state.checkpoint, ())
         self._reset()
         for projection in self._projections:
             if isinstance(projection, Loading):
@@ -131,7 +132,7 @@ class Sequencer:
         if not self._entries:
             return
         self._durable = State(self._edge, self._next)
-        self._publish(self._next)
+        self._publish(self._next, self._hashes)
         self._reset()
         for projection in self._projections:
             projection.committed()
