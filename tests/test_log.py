@@ -28,6 +28,7 @@ from tests.log_support import (
 )
 from verifier import merkle
 from verifier.encoding import encode_json
+from verifier.merkle import leaf_hash, verify_inclusion
 from verifier.note import Checkpoint, SigningKey, open_note
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "tlog.json").read_text())
