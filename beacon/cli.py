@@ -3,75 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
-import sqlite3
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 from beacon import logs
+from beacon.cli_common import EPILOG, directory_option, errors, json_option, print_json
 from beacon.clock import SystemClock
 from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, require_databases
 from beacon.log import fsck
 from beacon.sessions.book import Book
-from beacon.settings import ConfigurationError, load_settings
-from beacon.store.errors import AlreadyOpen, HostExists, HostUnknown, NameRefused, StoreError
+from beacon.settings import load_settings
 from beacon.store.hosts import HostStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.writer import Writer
-from verifier.errors import VerifierError
 from verifier.note import VerifierKey
 
 T = TypeVar("T")
 
-EPILOG: Final = """\b
-Exit codes:
-  0  done, or stopped because it was told to
-  1  damaged, failed, or stopped because it had to; the reason is on standard error
-  2  wrong usage, settings or key files; nothing was done
-"""
+ELSEWHERE: Final = {"demo": "beacon.demo", "devnet": "beacon.cli_devnet", "rounds": "beacon.cli_rounds"}
+"""Commands of other modules, which the others need not wait for; each is called `main` there."""
 
 
-def directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--dir`, the same for every command that works on a data directory."""
-    return click.option(
-        "--dir",
-        "-d",
-        "directory",
-        type=click.Path(path_type=Path),
-        default=Path(),
-        show_default="the current one",
-        help="The data directory that `beacon init` made, or its beacon.toml.",
-    )(command)
-
-
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--json`, the same wherever a machine may read."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
-
-
-class _WithDemo(click.Group):
-    """The commands of this module, and `demo`, which the others need not wait for."""
+class _WithOthers(click.Group):
+    """The commands of this module, and those of ELSEWHERE."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "demo"])
+        return sorted([*super().list_commands(ctx), *ELSEWHERE])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name != "demo":
+        if cmd_name not in ELSEWHERE:
             return super().get_command(ctx, cmd_name)
-        from beacon.demo import main as demo  # noqa: PLC0415 - see above
+        command: click.Command = import_module(ELSEWHERE[cmd_name]).main
+        return command
 
-        return demo
 
-
-@click.group(cls=_WithDemo, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_WithOthers, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="fair-beacon")
 def main() -> None:
     """A randomness beacon for games.
@@ -127,12 +101,12 @@ def init(
     master.key    encrypts the seeds of running sessions. Keep it apart from the databases' backups.
     log.db        the public log; private.db: hosts, hashed tokens, encrypted seeds
     """
-    with _errors():
+    with errors():
         chains = [own_chain(chain_file, relays)] if chain_file else []
         chains += [pinned_chain(name, relays) for name in names]
         vkey = initialise(directory, origin, chains, SystemClock())
     if as_json:
-        _print_json({"directory": str(directory), "origin": origin, "vkey": vkey})
+        print_json({"directory": str(directory), "origin": origin, "vkey": vkey})
         return
     click.echo(f"made {directory}\nlog key (publish it): {vkey}")
     click.echo(f"next: beacon hosts add NAME --dir {directory}; beacon serve --dir {directory}")
@@ -149,7 +123,7 @@ def serve(directory: Path) -> None:
     from beacon.app import create_app  # noqa: PLC0415 - the other commands start faster without it
     from beacon.web.server import serve as run  # noqa: PLC0415
 
-    with _errors():
+    with errors():
         settings = load_settings(directory)
         logs.configure(settings.logging.level, settings.logging.format)
         app = create_app(settings, SystemClock())
@@ -179,7 +153,7 @@ def add(name: str, sandbox: bool, directory: Path, as_json: bool) -> None:
     """
     token = _with_hosts(directory, lambda store: store.add(name, sandbox=sandbox))
     if as_json:
-        _print_json({"host": name, "sandbox": sandbox, "token": token})
+        print_json({"host": name, "sandbox": sandbox, "token": token})
         return
     click.echo(token)
     click.echo(f"the token of {name}; it is not shown again", err=True)
@@ -192,7 +166,7 @@ def list_(directory: Path, as_json: bool) -> None:
     """Show the hosts and their tokens, by the tokens' ids."""
     found = _with_hosts(directory, lambda store: store.list())
     if as_json:
-        _print_json({"hosts": [asdict(host) for host in found]})
+        print_json({"hosts": [asdict(host) for host in found]})
         return
     for host in found:
         click.echo(f"{host.name}{' (sandbox)' if host.sandbox else ''}")
@@ -212,7 +186,7 @@ def revoke(name: str, token_id: str | None, directory: Path, as_json: bool) -> N
     if token_id is not None and count == 0:
         raise click.ClickException(f"{name} has no valid token {token_id}")
     if as_json:
-        _print_json({"host": name, "revoked": count})
+        print_json({"host": name, "revoked": count})
     else:
         click.echo(f"revoked {count} of {name}'s tokens")
 
@@ -236,11 +210,11 @@ def check(directory: Path, file: Path | None, log_key: str | None, as_json: bool
 
     It changes nothing, and may run beside the service.
     """
-    with _errors():
+    with errors():
         path, key = _log_to_check(directory, file, log_key)
         report = fsck.check(path, key, [Book()])
     if as_json:
-        _print_json(asdict(report) | {"ok": report.ok})
+        print_json(asdict(report) | {"ok": report.ok})
     else:
         click.echo(f"{report.size} entries, {report.checkpoints} checkpoints, {report.rounds} rounds")
         click.echo(f"root {report.root}")
@@ -259,11 +233,11 @@ def rebuild(directory: Path, as_json: bool) -> None:
 
     The service must not run. Entries and checkpoints are not touched, and nothing is unless they agree.
     """
-    with _errors():
+    with errors():
         path, key = _log_to_check(directory, None, None)
         size = fsck.rebuild(path, key, [Book()])
     if as_json:
-        _print_json({"entries": size})
+        print_json({"entries": size})
     else:
         click.echo(f"rebuilt from {size} entries")
 
@@ -278,55 +252,9 @@ def _log_to_check(directory: Path, file: Path | None, log_key: str | None) -> tu
     return settings.log_db, log_signer(settings).vkey
 
 
-@main.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to bind.")
-@click.option(
-    "--port", default=8081, show_default=True, type=click.IntRange(0, 65_535), help="TCP port; 0: a free one."
-)
-@click.option("--period", default=3, show_default=True, type=click.IntRange(1, 3_600), help="Seconds between rounds.")
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="File that keeps the network's key over restarts; made with mode 0600. Without it the network ends with this.",
-)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the chain's info here, for `init --chain-file`.",
-)
-def devnet(host: str, port: int, period: int, state: Path | None, out: Path | None) -> None:
-    """Run a drand-compatible network of one, for tests. It is no source of randomness for any game.
-
-    It has quicknet's scheme and HTTP API, and a fresh key of its own: whoever runs it knows every round in advance.
-    Only sandbox hosts may use it. It prints the URL that it listens on, which is a relay for `beacon init --relay`.
-    """
-    from beacon.rounds import devnet as network  # noqa: PLC0415 - the other commands start faster without it
-
-    def ready(running: network.Devnet) -> None:
-        if out is not None:
-            out.write_text(json.dumps(running.chain.as_dict(), indent=2) + "\n", encoding="utf-8")
-        click.echo(f"chain {running.chain.hash.hex()} (a test network, known in advance to whoever runs it)")
-        click.echo(f"listening on {running.url}")
-
-    with _errors():
-        try:
-            asyncio.run(_until_told(network.serve(host, port, period, state, ready=ready)))
-        except network.DevnetError as error:
-            raise click.UsageError(str(error)) from error
-
-
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` until it ends or SIGTERM or SIGINT comes."""
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, task.cancel)
-    with suppress(asyncio.CancelledError):
-        await task
-
-
 def _with_hosts(directory: Path, work: Callable[[HostStore], Coroutine[Any, Any, T]]) -> T:
     """Run `work` on the hosts of a data directory, beside a service that may be running."""
-    with _errors(), ExitStack() as stack:
+    with errors(), ExitStack() as stack:
         settings = load_settings(directory)
         require_databases(settings)
         writer = Writer(settings.private_db, PRIVATE_SCHEMA, exclusive=False)
@@ -338,22 +266,3 @@ def _with_hosts(directory: Path, work: Callable[[HostStore], Coroutine[Any, Any,
 
 def _utc(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Refusals as one line and an exit code, never as a traceback."""
-    try:
-        yield
-    except (ConfigurationError, HostExists, HostUnknown, NameRefused) as error:
-        raise click.UsageError(str(error)) from error
-    except AlreadyOpen as error:
-        raise click.UsageError(f"{error}; is the service running on this directory?") from error
-    except VerifierError as error:
-        raise click.UsageError(str(error)) from error
-    except (StoreError, OSError, sqlite3.Error) as error:
-        raise click.ClickException(f"{type(error).__name__}: {error}") from error
-
-
-def _print_json(value: dict[str, Any]) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False))

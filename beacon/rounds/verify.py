@@ -52,14 +52,14 @@ class VerifyPool:
 
     async def verify(self, chain: ChainInfo, stated: Round) -> VerifiedRound:
         """Verify one round; raises Refusal, and BrokenProcessPool when the worker dies twice over it."""
-        outcome = _outcome(await self._twice(check, chain, stated))
+        outcome = outcome_of(await self._twice(check, chain, stated))
         if isinstance(outcome, Refusal):
             raise outcome
         return outcome
 
     async def verify_many(self, chain: ChainInfo, stated: Sequence[Round]) -> list[VerifiedRound | Refusal]:
         """Verify rounds of one chain together, which takes far less than one by one."""
-        return [_outcome(checked) for checked in await self._twice(check_many, chain, list(stated))]
+        return [outcome_of(checked) for checked in await self._twice(check_many, chain, list(stated))]
 
     async def _twice(self, work: Callable[..., T], *arguments: object) -> T:
         try:
@@ -106,7 +106,8 @@ def _reason(error: VerifierError) -> tuple[Reason, str]:
     return (Reason.SIGNATURE if error.code is Code.ROUND_SIGNATURE else Reason.FIELDS), error.message
 
 
-def _outcome(checked: Checked) -> VerifiedRound | Refusal:
+def outcome_of(checked: Checked) -> VerifiedRound | Refusal:
+    """The round, or why it is none."""
     return checked if isinstance(checked, VerifiedRound) else Refusal(*checked)
 
 

@@ -5,6 +5,9 @@ Only rounds that were verified are put here, and log.db has one writer; so what 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, TypeVar
 
@@ -13,7 +16,8 @@ from sqlite_utils import Database
 from beacon.clock import Clock
 from beacon.store.reader import Reader
 from beacon.store.writer import Writer
-from verifier.drand import ChainInfo, VerifiedRound
+from verifier.drand import ChainInfo, Round, VerifiedRound
+from verifier.entries import Call, Seal, parse_entry
 
 P = TypeVar("P", bound=StrEnum)
 
@@ -82,6 +86,76 @@ class SqliteRounds(Generic[P]):
         query = f"SELECT {_COLUMNS} FROM rounds WHERE chain = ? AND {condition}"  # noqa: S608 - conditions are ours
         row = await self._reader.run(lambda db: db.execute(query, (chain.hash, *values)).fetchone())
         return None if row is None else VerifiedRound.from_store(chain, *row)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """How many rounds of a chain are stored, the first and the last, and the rounds that were signed twice."""
+
+    count: int
+    first: int | None
+    last: int | None
+    evidence: tuple[int, ...]
+
+
+class RoundArchive:
+    """The stored rounds, read without changing anything, beside whoever writes. `chain`: a chain hash, 32 bytes."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader: Final = reader
+
+    async def page(self, chain: bytes, first: int, last: int, limit: int) -> list[Round]:
+        """At most `limit` stored rounds from `first` to `last`, in order, as they stand there: unverified."""
+        query = f"SELECT {_COLUMNS} FROM rounds WHERE chain = ? AND round BETWEEN ? AND ? ORDER BY round LIMIT ?"  # noqa: S608 - ours
+        rows = await self._reader.run(lambda db: db.execute(query, (chain, first, last, limit)).fetchall())
+        return [Round(*row) for row in rows]
+
+    async def known(self, chain: bytes, numbers: Sequence[int]) -> set[int]:
+        """Which of these rounds are stored."""
+        query = "SELECT round FROM rounds WHERE chain = ? AND round IN (SELECT value FROM json_each(?))"
+        values = (chain, json.dumps(list(numbers)))
+        return set(await self._reader.run(lambda db: [row[0] for row in db.execute(query, values).fetchall()]))
+
+    async def stored(self, chain: bytes, numbers: Sequence[int]) -> dict[int, Round]:
+        """Those of these rounds that are stored, as they stand there: unverified."""
+        query = f"SELECT {_COLUMNS} FROM rounds WHERE chain = ? AND round IN (SELECT value FROM json_each(?))"  # noqa: S608 - ours
+        values = (chain, json.dumps(list(numbers)))
+        rows = await self._reader.run(lambda db: db.execute(query, values).fetchall())
+        return {row[0]: Round(*row) for row in rows}
+
+    async def held(self, chain: bytes) -> Held:
+        """What is stored of a chain in all."""
+
+        def query(db: Database) -> Held:
+            totals = db.execute(
+                "SELECT count(*), min(round), max(round) FROM rounds WHERE chain = ?", (chain,)
+            ).fetchone()
+            twice = db.execute("SELECT DISTINCT round FROM round_evidence WHERE chain = ? ORDER BY round", (chain,))
+            return Held(totals[0], totals[1], totals[2], tuple(row[0] for row in twice.fetchall()))
+
+        return await self._reader.run(query)
+
+    async def evidence(self, chain: bytes) -> list[Round]:
+        """The second signatures of rounds that were signed twice, as they stand there."""
+        query = f"SELECT {_COLUMNS} FROM round_evidence WHERE chain = ? ORDER BY round, signature"  # noqa: S608 - ours
+        rows = await self._reader.run(lambda db: db.execute(query, (chain,)).fetchall())
+        return [Round(*row) for row in rows]
+
+    async def needed(self, chain: bytes) -> list[int]:
+        """The rounds that open sessions wait for: of their seals and calls, without a `round` entry in the log."""
+        return await self._reader.run(lambda db: _needed(db, chain))
+
+
+def _needed(db: Database, chain: bytes) -> list[int]:
+    rows = db.execute(
+        """SELECT entry FROM sessions JOIN session_entries USING (session) JOIN entries USING (i)
+        WHERE end_index IS NULL AND chain = ?""",
+        (chain,),
+    )
+    named = (parse_entry(row[0]) for row in rows.fetchall())
+    wanted = {entry.round for entry in named if isinstance(entry, Seal | Call) and entry.round is not None}
+    logged = db.execute("SELECT round FROM round_entries WHERE chain = ?", (chain,)).fetchall()
+    return sorted(wanted - {row[0] for row in logged})
 
 
 def _signatures(verified: VerifiedRound) -> tuple[bytes, bytes | None]:

@@ -1,0 +1,77 @@
+"""What the commands share: options, errors as one line and an exit code, JSON for machines, stopping when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from beacon.settings import ConfigurationError
+from beacon.store.errors import AlreadyOpen, HostExists, HostUnknown, NameRefused, StoreError
+from verifier.errors import VerifierError
+
+EPILOG: Final = """\b
+Exit codes:
+  0  done, or stopped because it was told to
+  1  damaged, failed, or stopped because it had to; the reason is on standard error
+  2  wrong usage, settings or key files; nothing was done
+"""
+
+
+def directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--dir`, the same for every command that works on a data directory."""
+    return click.option(
+        "--dir",
+        "-d",
+        "directory",
+        type=click.Path(path_type=Path),
+        default=Path(),
+        show_default="the current one",
+        help="The data directory that `beacon init` made, or its beacon.toml.",
+    )(command)
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json`, the same wherever a machine may read."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Refusals as one line and an exit code, never as a traceback."""
+    try:
+        yield
+    except (ConfigurationError, HostExists, HostUnknown, NameRefused) as error:
+        raise click.UsageError(str(error)) from error
+    except AlreadyOpen as error:
+        raise click.UsageError(f"{error}; is the service running on this directory?") from error
+    except VerifierError as error:
+        raise click.UsageError(str(error)) from error
+    except (StoreError, OSError, sqlite3.Error) as error:
+        raise click.ClickException(f"{type(error).__name__}: {error}") from error
+
+
+def print_json(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+async def until_told(work: Coroutine[Any, Any, None]) -> bool:
+    """Run `work` until it ends or SIGTERM or SIGINT comes; whether it ended by itself."""
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        with suppress(asyncio.CancelledError):
+            await task
+            return True
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+    return False
