@@ -9,8 +9,8 @@ from itertools import accumulate
 
 from verifier import merkle, rules
 from verifier.drand import ChainInfo
-from verifier.errors import VerifierError
-from verifier.note import COSIGNATURE_V1, VerifierKey, open_note
+from verifier.errors import Code, FormatError, VerifierError
+from verifier.note import COSIGNATURE_V1, ED25519, VerifierKey, open_note
 from verifier.policy import Policy
 from verifier.session import Session
 from verifier.transcript import Evidence, SignedCheckpoint, Transcript
@@ -29,13 +29,15 @@ class LogClaim:
     sound: list[SignedCheckpoint] = field(default_factory=list)
 
     def key(self) -> VerifierKey | None:
-        """The log's key as the verifier was given it, by hand or in its policy (7.4).
+        """The log's key as the verifier was given it, by hand or in its policy (7.4), of type 0x01 in any case.
 
         Of several keys that the policy has for this origin the document may choose one.
         """
+        if self.log_key is not None and self.log_key.type != ED25519:
+            raise FormatError(Code.VKEY, f"a log signs with Ed25519 (type 1); {self.log_key.name} is of another type")
         if self.log_key is not None or self.policy is None:
             return self.log_key
-        keys = [key for key in self.policy.logs if key.name == self.transcript.origin]
+        keys = [key for key in self.policy.logs if (key.name, key.type) == (self.transcript.origin, ED25519)]
         named = [key for key in keys if key == self.transcript.log_key]
         return next(iter(named + keys), None)
 
