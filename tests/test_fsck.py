@@ -219,6 +219,19 @@ def test_an_altered_schema_is_found(path):
     assert found(path) == {"schema: log database: entries_no_delete is missing"}
 
 
+def test_a_damaged_index_of_the_database_is_found(path):
+    """Nothing that the log itself reads has changed: only SQLite's own check can tell."""
+    whole = path.read_bytes()
+    record = b"fair-beacon-logm001_log"
+    places = [place for place in range(len(whole)) if whole.startswith(record, place)]
+    findings = set()
+    for place in places:
+        path.write_bytes(whole[:place] + b"F" + whole[place + 1 :])
+        findings |= found(path)
+    assert len(places) == 2
+    assert any(finding.startswith("database: row 1 missing from index") for finding in findings)
+
+
 def test_no_database_is_found(tmp_path):
     path = tmp_path / "log.db"
     path.write_bytes(b"not a database" * 1000)
@@ -357,6 +370,16 @@ def test_what_is_not_derived_cannot_be_rebuilt(path, statements):
     before = dump(path)
     with pytest.raises(LogDamaged):
         rebuild(path, SIGNER.vkey, [])
+    assert dump(path) == before
+
+
+def test_a_rebuilt_log_must_have_its_triggers(path):
+    tamper(path, "DELETE FROM session_entries")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TRIGGER entries_no_delete")
+    before = dump(path)
+    with pytest.raises(SchemaRefused, match="entries_no_delete is missing"):
+        rebuild(path, SIGNER.vkey, [Index()])
     assert dump(path) == before
 
 

@@ -1,11 +1,15 @@
 """Receipts from memory are the same as from the database, for new and old entries, whatever was kept."""
 
+import asyncio
+import random
+
 import pytest
 
 from beacon.log import reads, recent
 from beacon.log.recent import RecentHashes
 from beacon.log.tree import Edge
 from beacon.store.errors import LogDamaged
+from tests.log_support import contributions, open_log
 from tests.session_support import service
 from verifier.merkle import leaf_hash, prove_inclusion, tree_root, verify_inclusion
 
@@ -21,7 +25,6 @@ def test_proofs_are_those_of_the_definition(size):
     kept = RecentHashes()
     kept.add(rows)
     for index in range(size):
-        assert kept.missing(index, size) == []
         assert kept.prove(index, size) == (leaves[index], prove_inclusion(leaves, index))
 
 
@@ -33,16 +36,39 @@ def test_rows_that_were_let_go_are_asked_for_and_kept(monkeypatch):
     for index, nodes in rows.items():
         kept.add([(index, nodes)])
     assert len(kept._new) == 8
-    assert kept.missing(99, size)
-    assert kept.missing(0, size)
-    for index in (99, 98, 0, 50):
-        missing = kept.missing(index, size)
-        if missing:
-            with pytest.raises(KeyError):
-                kept.prove(index, size)
-        kept.keep({row: rows[row] for row in missing})
+    for index in (99, 0, 50):
+        with pytest.raises(KeyError):
+            kept.prove(index, size)
+        kept.keep({row: rows[row] for row in recent.rows_needed(index, size)})
         leaf, proof = kept.prove(index, size)
         verify_inclusion(leaf, index, size, proof, tree_root(leaves))
+    assert kept.prove(0, size) == recent.prove(rows.__getitem__, 0, size) == (leaves[0], prove_inclusion(leaves, 0))
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 64, 100])
+def test_exactly_the_rows_that_are_needed(size):
+    rows = dict(grown(size))
+    for index in range(size):
+        used = set()
+        recent.prove(lambda row, used=used: used.add(row) or rows[row], index, size)
+        assert used == set(recent.rows_needed(index, size))
+
+
+async def test_receipts_of_old_entries_at_once_do_not_take_rows_from_each_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(recent, "OLDER", 24)
+    log = open_log(tmp_path / "log.db")
+    await log.append(contributions(*(f"p{number}" for number in range(300))))
+    log._recent._new.clear()
+    numbers = random.Random(5)
+
+    async def reader():
+        for _ in range(40):
+            proof, checkpoint = await log.receipt_proof(numbers.randrange(301))
+            assert checkpoint.size == 301
+            assert proof
+
+    await asyncio.gather(*(reader() for _ in range(8)))
+    log.close()
 
 
 def test_the_older_rows_are_bounded(monkeypatch):

@@ -138,16 +138,54 @@ async def test_a_plain_job_that_raises_is_alone_unless_it_poisons(writer, path):
     assert stored(path) == [1, 2, 4]
 
 
+@pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("statement", ["COMMIT", "ROLLBACK"])
-async def test_a_job_that_ends_the_transaction_stops_the_writer(path, statement):
+def test_a_job_that_ends_the_transaction_stops_the_writer(path, statement, plain):
     writer = Writer(path, PRIVATE_SCHEMA)
-    with pytest.raises(OutcomeUnknown):
-        await writer.run(lambda db: db.execute(statement))
+    with held(writer):
+        jobs = (insert(1), lambda db: db.execute(statement), insert(2))
+        waiting = [writer.submit(job, plain=plain) for job in jobs]
+    for future in waiting:
+        with pytest.raises(OutcomeUnknown):
+            future.result(30)
     with pytest.raises(WriterStopped):
-        await writer.run(insert(1))
-    assert "ended the transaction" in writer.stopped or "had ended" in writer.stopped
+        writer.submit(insert(3))
+    assert "ended" in writer.stopped
     writer.close()
-    assert stored(path) == []
+    assert stored(path) == ([1] if statement == "COMMIT" else [])
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_job_during_which_sqlite_gives_the_transaction_up(writer, path, plain):
+    def given_up(db):
+        db.execute("ROLLBACK")
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    with held(writer):
+        waiting = [writer.submit(job, plain=plain) for job in (insert(1), given_up, insert(2))]
+    for future in waiting:
+        with pytest.raises(WriteFailed, match="full"):
+            future.result(30)
+    assert writer.submit(insert(3)).result(30) == 1
+    assert stored(path) == [3]
+
+
+def test_a_fault_of_the_writer_itself_leaves_nobody_waiting(path):
+    def step(name):
+        if armed and name == "committed":
+            raise LookupError("a fault of the writer")
+
+    armed = []
+    writer = Writer(path, PRIVATE_SCHEMA, step=step)
+    armed.append(True)
+    with pytest.raises(OutcomeUnknown, match="a fault of the writer"):
+        writer.submit(insert(1)).result(30)
+    with pytest.raises(WriterStopped, match="a fault of the writer"):
+        writer.submit(insert(2))
+    writer.close()
+    assert stored(path) == [1]
 
 
 async def test_hooks_belong_to_the_transaction(path):

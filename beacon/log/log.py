@@ -14,7 +14,7 @@ from beacon.clock import Clock
 from beacon.log import reads
 from beacon.log.projection import Projection
 from beacon.log.reads import SignedCheckpoint
-from beacon.log.recent import RecentHashes
+from beacon.log.recent import RecentHashes, prove, rows_needed
 from beacon.log.recovery import recover
 from beacon.log.sequencer import Appended, Build, Rows, Sequencer, first_entry
 from beacon.log.tiles import tile_bytes
@@ -108,16 +108,24 @@ class Log:
         checkpoint = self.latest()
         if not 0 <= index < checkpoint.size:
             raise IndexError(f"the log has no entry {index}")
-        missing = self._recent.missing(index, checkpoint.size)
-        if missing:
-            rows = await self.reader.run(lambda db: reads.hash_rows(db, missing))
-            self._recent.keep(rows)
         try:
             leaf, proof = self._recent.prove(index, checkpoint.size)
+        except KeyError:
+            leaf, proof = await self._read_proof(index, checkpoint.size)
+        try:
             verify_inclusion(leaf, index, checkpoint.size, proof, checkpoint.root)
-        except (VerifierError, KeyError) as error:
+        except VerifierError as error:
             raise LogDamaged(f"the stored hashes do not prove entry {index}") from error
         return proof, checkpoint
+
+    async def _read_proof(self, index: int, size: int) -> tuple[bytes, list[bytes]]:
+        needed = rows_needed(index, size)
+        rows = await self.reader.run(lambda db: reads.hash_rows(db, needed))
+        self._recent.keep(rows)
+        try:
+            return prove(rows.__getitem__, index, size)
+        except KeyError as error:
+            raise LogDamaged(f"the stored hashes do not prove entry {index}") from error
 
     async def consistency_proof(self, old_size: int, size: int) -> list[bytes]:
         """Give the proof from one size to another. Raises ValueError unless 1 <= old_size <= size <= the newest."""

@@ -6,7 +6,7 @@ of large subtrees on the left, few and the same for every new entry. Rows never 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from beacon.log import tree
@@ -18,7 +18,7 @@ OLDER: Final = 1_024
 
 
 class RecentHashes:
-    """`add` is called on the writer's thread, the rest on one other."""
+    """`add` is called on the writer's thread, the rest on one other. Rows may be let go at any moment."""
 
     def __init__(self) -> None:
         self._new: dict[int, bytes] = {}
@@ -30,25 +30,28 @@ class RecentHashes:
         for index, _ in rows:
             self._new.pop(index - KEPT, None)
 
-    def missing(self, index: int, size: int) -> list[int]:
-        """The rows that are not here, of those that prove leaf `index` in the tree of `size`; [] when all are."""
-        needed = {node.row for part in tree.path(Node(0, index), size) for node in part} | {index}
-        return [row for row in needed if row not in self._new and row not in self._older]
-
     def keep(self, rows: Mapping[int, bytes]) -> None:
-        """Take in older rows that were read."""
+        """Take in rows that were read."""
         if len(self._older) + len(rows) > OLDER:
             self._older = {}
         self._older.update(rows)
 
     def prove(self, index: int, size: int) -> tuple[bytes, list[bytes]]:
-        """The stored leaf hash and its inclusion proof, 32 bytes each. KeyError when a row is not here any more."""
-        leaf = self._part(Node(0, index))
-        return leaf, tree.prove_inclusion(self._fetch, index, size)
+        """As `prove` from what is here. KeyError when it is not enough."""
+        new, older = self._new, self._older
+        return prove(lambda row: new.get(row) or older[row], index, size)
 
-    def _fetch(self, nodes: Iterable[Node]) -> dict[Node, bytes]:
-        return {node: self._part(node) for node in nodes}
 
-    def _part(self, node: Node) -> bytes:
-        row = self._new.get(node.row) or self._older[node.row]
-        return row[HASH_BYTES * node.level : HASH_BYTES * (node.level + 1)]
+def rows_needed(index: int, size: int) -> list[int]:
+    """Give the rows of `hashes` that prove leaf `index` in the tree of `size` leaves, its own among them."""
+    return list({node.row for part in tree.path(Node(0, index), size) for node in part} | {index})
+
+
+def prove(row: Callable[[int], bytes], index: int, size: int) -> tuple[bytes, list[bytes]]:
+    """Give the stored leaf hash and its inclusion proof, 32 bytes each, from rows. Raises what `row` raises."""
+
+    def part(node: Node) -> bytes:
+        return row(node.row)[HASH_BYTES * node.level : HASH_BYTES * (node.level + 1)]
+
+    leaf = part(Node(0, index))
+    return leaf, tree.prove_inclusion(lambda nodes: {node: part(node) for node in nodes}, index, size)

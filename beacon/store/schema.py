@@ -160,7 +160,6 @@ def open_readonly(path: Path, *, closed_elsewhere: bool = False) -> Database:
     )
     try:
         db = Database(conn, execute_plugins=False, recursive_triggers=True)
-        db.execute("PRAGMA query_only = 1")
     except BaseException:
         conn.close()
         raise

@@ -224,8 +224,6 @@ class Writer:
         try:
             self._serve(db)
         finally:
-            self.stop("the writer was closed")
-            self._fail_waiting()
             db.close()
 
     def _open(self) -> Database:
@@ -249,7 +247,10 @@ class Writer:
             if self._stopped is not None:
                 _fail(batch, WriterStopped(self._stopped))
             else:
-                self._write(db, batch)
+                try:
+                    self._write(db, batch)
+                except BaseException as error:  # noqa: BLE001 - a fault of the writer itself
+                    self._give_up(batch, "the writer failed", error)
             if last:
                 return
 
@@ -264,14 +265,6 @@ class Writer:
         except queue.Empty:
             pass
         return batch, False
-
-    def _fail_waiting(self) -> None:
-        waiting = []
-        while not self._queue.empty():
-            item = self._queue.get_nowait()
-            if item is not None:
-                waiting.append(item)
-        _fail(waiting, WriterStopped(self._stopped or "the writer was closed"))
 
     def _write(self, db: Database, batch: list[_Item[Any]]) -> None:
         conn = db.conn
