@@ -9,6 +9,10 @@ import pytest
 from tests import builder
 from tests.builder import QUICKNET, ROUNDS, Story, at, live, match, public_key, raffle
 from tests.check_support import TRUST, broken, verdict
+from verifier.entries import parse_entry
+from verifier.rules import contributions
+from verifier.session import Logged, collect
+from verifier.transcript import parse_transcript
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -789,3 +793,13 @@ def test_the_contracts_roll_by_hand_is_the_known_answer():
         "recipe": "turn", "n": 1, "outcome": [4, 4], "word": "1b1be57fbdbb3caf7d8b34f4a8b4d74f9b4d2556e8492a98f486ac077a9fbf42",
     }  # fmt: skip
     assert all(entropy in contract for _, entropy in case["contributions"])
+
+
+@pytest.mark.parametrize(("count", "found"), [(10_000, 0), (10_001, 1)])
+def test_a_session_takes_at_most_10000_contributions(count, found):
+    story = Story().seal(open=True)
+    session = collect(parse_transcript(builder.data(story.document())))
+    template = parse_entry(Story().seal().contribute("p", 6.5).leaves[-1])
+    session.contributions = [Logged(i, bytes(32), replace(template, participant=f"p{i}")) for i in range(3, 3 + count)]
+    broken_rules = [finding.rule for finding in contributions(session)]
+    assert broken_rules == ["6.4"] * found
