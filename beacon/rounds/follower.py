@@ -171,8 +171,13 @@ class Follower:
     async def _fall_back(self) -> None:
         least = self.newest.round if self.newest else 0
         current = self._current()
+        holds = 0
         for round_number in range(current - 1, max(least, current - 1 - self._policy.fallback(self.chain)), -1):
-            if await self._settle(round_number) or not self._waiting:
+            if await self._settle(round_number) or not (self._waiting or self._held):
+                return
+            # One round may be held, because it is the next one to come; a relay that hangs is not tried for ever.
+            holds += self._held
+            if holds > 1:
                 return
 
     async def _settle(self, round_number: int) -> bool:
