@@ -145,7 +145,7 @@ def verify(directory: Path, chain_name: str | None, range_: tuple[int, int] | No
         for name in names:
             chain = desk.chains[name].chain
             held = await desk.archive.held(chain.hash)
-            checked.append((name, await desk.verify(chain, first, last, _progress(name, held.count))))
+            checked.append((name, await desk.verify(chain, first, last, progress_of(name, held.count))))
         return checked
 
     checked = _at_desk(directory, chain_name, work)
@@ -178,7 +178,7 @@ def import_(file: IO[bytes], directory: Path, chain_name: str | None, as_json: b
     async def work(desk: Desk, names: list[str]) -> tuple[Imported, bool, list[tuple[str, int]]]:
         chains = [desk.chains[name].chain for name in names]
         default = chains[0] if chain_name is not None else None
-        found = await desk.take(read_lines(file, known(chains), default), _progress("import", None))
+        found = await desk.take(read_lines(file, known(chains), default), progress_of("import", None))
         return found, await desk.absorb(), sorted(desk.twice)
 
     found, absorbed, twice = _at_desk(directory, chain_name, work)
@@ -259,7 +259,7 @@ class _Pursuit:
             if numbers is None:
                 current = chain.current(self._desk.clock.now())
                 numbers = [number for number in await self._desk.archive.needed(chain.hash) if number <= current]
-            self.last[name] = await self._desk.fetch(chain, numbers, _progress(name, len(numbers)))
+            self.last[name] = await self._desk.fetch(chain, numbers, progress_of(name, len(numbers)))
 
     async def follow(self) -> None:
         """Pass after pass: until all is there, or for what sessions need, for good."""
@@ -353,7 +353,7 @@ def _handed_over(absorbed: bool) -> str:
     return "" if absorbed else "; handed over to the running service"
 
 
-def _progress(name: str, total: int | None) -> Callable[[Collected], None]:
+def progress_of(name: str, total: int | None) -> Callable[[Collected], None]:
     """Shows how far it is, on standard error: each second on a terminal, else each ten; nothing where it is short."""
     terminal = sys.stderr.isatty()
     interval = 1.0 if terminal else 10.0

@@ -43,10 +43,11 @@ An unknown key or BEACON_* variable stops the start. Times are milliseconds.\
 """
 
 
-DRAND_TESTNET_RELAYS: Final = ("https://pl-us.testnet.drand.sh",)
+DRAND_TESTNET_RELAYS: Final = ("https://pl-us.testnet.drand.sh", "https://pl-eu.testnet.drand.sh")
 RELAYS: Final[Mapping[str, tuple[str, ...]]] = {
     "quicknet": DRAND_RELAYS,
     "default": DRAND_RELAYS,
+    "evmnet": DRAND_RELAYS,
     "quicknet-t": DRAND_TESTNET_RELAYS,
     "testnet-default": DRAND_TESTNET_RELAYS,
 }

@@ -186,6 +186,12 @@ async def test_a_stop_lets_everybody_go(world):
     assert len(world._waiting) == 0
 
 
+async def test_the_service_lets_everybody_go_before_it_stops(world):
+    waiting = await world.asked(f"{ROUNDS}/next?wait=60", 404)
+    await world.client.app.shutdown()
+    await waiting
+
+
 @pytest.mark.parametrize("path", ["/next?wait=1", "/1?wait=1", "/1"])
 async def test_other_chains_are_unknown(world, path):
     await problem(world, f"/v1/chains/{'00' * 32}/rounds{path}", "chain-unknown")

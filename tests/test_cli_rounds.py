@@ -13,8 +13,10 @@ import urllib.error
 import pytest
 from sqlite_utils import Database
 
+from beacon import cli_rounds
 from beacon.clock import ShiftedClock, SystemClock
 from beacon.datadir import initialise, pinned_chain
+from beacon.rounds.collect import Collected
 from beacon.rounds.fetcher import Policy
 from beacon.rounds.lines import encode_line
 from beacon.rounds.spool import Spool
@@ -49,7 +51,7 @@ def relay():
 
 @pytest.fixture
 def data(tmp_path, relay, monkeypatch):
-    monkeypatch.setattr(Policy, "budget", lambda self, chain: 400)
+    monkeypatch.setattr(Policy, "budget", lambda self, chain: 2_000)
     folder = tmp_path / "data"
     initialise(folder, "beacon.example/test", [pinned_chain(name, (relay.url,)) for name in ("quicknet", "default")],
                ShiftedClock(0, FakeClock(1_600_000_000_000)))  # fmt: skip
@@ -119,9 +121,9 @@ def test_what_a_relay_has_not_is_exit_3_and_the_rest_is_stored(data, relay):
 
 
 def test_a_late_round_is_asked_for_again(data, relay):
-    relay.late = {FIRST: 2}
+    relay.late = {FIRST: 1}
     rounds("fetch", data, "--chain", "quicknet", "--round", FIRST)
-    assert relay.rounds_asked == [str(FIRST)] * 3
+    assert relay.rounds_asked == [str(FIRST)] * 2
 
 
 def test_when_relays_are_down_each_round_of_a_long_range_is_soon_asked_for_once_only(data, relay):
@@ -164,6 +166,19 @@ def test_wrong_usage_is_exit_2(data, arguments, says):
 
 def test_a_directory_that_is_none_is_exit_2(tmp_path):
     assert "beacon init" in run("rounds", "fetch", "--dir", tmp_path, code=2).output
+
+
+def test_a_long_range_shows_how_far_it_is(monkeypatch, capsys):
+    now = [0.0]
+    monkeypatch.setattr("beacon.cli_rounds.time.monotonic", lambda: now[0])
+    show = cli_rounds.progress_of("quicknet", 5_000)
+    for second in range(25):
+        now[0] = float(second)
+        show(Collected(QUICKNET, fetched=second, known=100))
+    assert capsys.readouterr().err.splitlines() == [
+        "quicknet: 110 of 5000 rounds, 0 missing",
+        "quicknet: 120 of 5000 rounds, 0 missing",
+    ]
 
 
 # what sessions need
@@ -374,3 +389,38 @@ def test_a_second_signature_of_a_stored_round_is_evidence_and_exit_1(data, tmp_p
     assert result["twice"] == [{"chain": HASH, "round": FIRST}]
     with contextlib.closing(Database(data / "log.db").conn) as conn:
         assert conn.execute("SELECT round FROM round_evidence").fetchall() == [(FIRST,)]
+
+
+# the devnet's options
+
+
+def test_an_export_is_replayed_by_a_devnet_and_a_scheme_is_chosen(data, tmp_path):
+    file = tmp_path / "rounds.jsonl"
+    file.write_bytes(lines(*range(FIRST, FIRST + 5)))
+    with program("devnet", "--port", "0", "--replay", str(file), "--speed", "100") as (process, url):
+        answer = {}
+        while answer.get("round") != FIRST + 4:
+            answer = json.loads(fetch(f"{url}/v2/chains/{HASH}/rounds/latest"))
+        assert answer["signature"] == recorded(QUICKNET, FIRST + 4).signature.hex()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    options = ["--scheme", "bls-bn254-unchained-on-g1", "--late", "2500", "--halt-after", "9", "--lie", "html"]
+    with program("devnet", "--port", "0", *options) as (_, url):
+        shown = json.loads(fetch(f"{url}/devnet"))
+    assert (shown["scheme"], shown["late_ms"], shown["halt"], shown["lie"]) == (options[1], 2_500, True, "html")
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "says"),
+    [
+        (b"", [], "no rounds, or those of several chains"),
+        (lines(FIRST) + lines(367, chain=DEFAULT), [], "no rounds, or those of several chains"),
+        (b"oops\n", [], "line 1: "),
+        (lines(FIRST), ["--chain", "nothing"], "neither a file nor a pinned chain"),
+        (lines(FIRST), ["--lie", "second-signature"], "one valid signature"),
+    ],
+)
+def test_what_a_devnet_cannot_do_is_exit_2(tmp_path, content, options, says):
+    file = tmp_path / "rounds.jsonl"
+    file.write_bytes(content)
+    assert says in run("devnet", "--port", "0", "--replay", file, *options, code=2).output

@@ -225,6 +225,19 @@ async def test_it_can_be_told_to_halt_after_a_round_to_come(client, clock):
     assert (await tell(client))["head"] == 6
 
 
+async def test_a_request_that_is_held_until_the_round_exists_is_answered_with_it(devnet, client, clock):
+    """As a drand node holds it in v1; the relay client waits for that as long as a period."""
+    await tell(client, late_ms=2_000)
+    async with open_session() as session:
+        relay = Relay(devnet.url, session, clock)
+        relay._api[CHAIN.hash] = 1
+        fetching = asyncio.create_task(relay.fetch(CHAIN, 4))
+        done, _ = await asyncio.wait({fetching}, timeout=0.2)
+        assert not done
+        clock.advance(800)
+        assert (await fetching).signature == (await devnet.round(4)).signature
+
+
 # lies
 
 REASONS = {
