@@ -173,6 +173,7 @@ async def test_contributions_that_are_refused(running):
     session = (await running.seal(participants=[*PLAYERS, {"id": "late"}])).session
     await running.contribute(session, "white")
     await refused("already-contributed", running.contribute(session, "white", b"\x12"), "6.1")
+    await refused("already-contributed", running.contribute(session, "white", signature=bytes(64)), "6.1")
     await refused("not-a-participant", running.contribute(session, "grey"), "6.4")
     await refused("signature-not-expected", running.contribute(session, "black", signature=bytes(64)), "3.6")
     await refused("not-your-session", running.contribute(session, "black", host=BOB))
@@ -187,7 +188,7 @@ async def test_contributions_end_with_close_at(running):
     running.clock.time = written.state["close_at"]
     await running.rounds.arrive(written.state["round"] - 2)
     await running.contribute(written.session, "black", b"\x05")
-    other = (await running.seal(close_at=running.clock.now() + 1_000)).session
+    other = (await running.seal(close_at=running.clock.now() + 1_000, min_contributions=0)).session
     running.clock.advance(1_001)
     await refused("contributions-closed", running.contribute(other, "white"), "6.4")
     await running.keeper.tick()
@@ -338,7 +339,7 @@ async def test_nothing_follows_the_end(running):
     size = running.log.latest().size
     for command in (
         running.draw(session),
-        running.contribute(session, "white"),
+        running.contribute(session, "white", b"\x12"),
         running.sessions.reveal(ALICE, session),
         running.sessions.void(ALICE, session),
     ):
@@ -349,7 +350,7 @@ async def test_nothing_follows_the_end(running):
 @pytest.mark.parametrize(("drift", "refuses"), [(-1_501, True), (-1_499, False), (18_499, False), (18_501, True)])
 async def test_an_unsure_clock_stops_seals_contributions_closes_and_voids(running, drift, refuses):
     written = await running.seal(participants=[*PLAYERS, {"id": "third"}])
-    quick = await running.seal(close_at=running.clock.now() + 100)
+    quick = await running.seal(close_at=running.clock.now() + 100, min_contributions=0)
     running.clock.advance(drift)
     commands = {
         "seal": lambda: running.seal(),
@@ -497,3 +498,32 @@ async def test_an_open_session_shows_how_many_contributed_and_not_what(running):
     view = await running.sessions.view(session)
     assert (view["contributions"], view["contributed"]) == (3, ["p0", "p1", "p2"])
     assert "99" not in json.dumps(view["contributed"])
+
+
+async def test_a_contribution_whose_answer_was_lost_is_answered_again(running):
+    session = (await running.seal()).session
+    first = await running.contribute(session, "white", b"\x01")
+    last = await running.contribute(session, "black", b"\x02")
+    size = running.log.latest().size
+    entries_of = lambda written: [receipt["events"][0]["entry"] for receipt in written.receipts]  # noqa: E731
+    for _ in range(2):
+        assert entries_of(await running.contribute(session, "white", b"\x01")) == entries_of(first)
+        assert entries_of(await running.contribute(session, "black", b"\x02")) == entries_of(last)
+        await running.reach((await running.sessions.view(session))["round"])
+    await refused("not-your-session", running.contribute(session, "white", b"\x01", host=BOB))
+    assert running.log.latest().size == size + 1
+
+
+async def test_every_listed_participant_is_due_unless_the_host_says_otherwise(running):
+    assert (await running.seal()).state["min_contributions"] == 2
+    assert (await running.seal(min_contributions=0)).state["min_contributions"] == 0
+    assert (await running.seal(open=True)).state["min_contributions"] == 0
+    assert (await running.seal(participants=[])).state["min_contributions"] == 0
+
+
+async def test_a_deck_says_how_many_cards_it_has_left(running):
+    session, _ = await anchored(running)
+    await running.draw(session, "deck")
+    error = await refused("draw-past-end-of-deck", running.draw(session, "deck", 3))
+    assert "10 that has 7 left" in error.detail
+    assert (await running.draw(session, "deck", 2)).first_n == 2

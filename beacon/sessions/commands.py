@@ -20,7 +20,7 @@ from verifier.drand import ChainInfo, VerifiedRound
 from verifier.draws import Deal, Dealer, Recipe, Shuffle, parse_recipe
 from verifier.ed25519 import check_public_key
 from verifier.encoding import MAX_ENTRY_BYTES, Json, encode_json
-from verifier.errors import Code, FormatError, VerificationError, VerifierError
+from verifier.errors import FormatError, VerifierError
 from verifier.fields import identifier
 from verifier.seeds import Stream, binding, session_digest, sha256
 
@@ -91,7 +91,7 @@ def seal(
         reveal_by=reveal_by,
         participants=tuple(entries.Participant(item.id, item.key) for item in request.participants),
         open=request.open,
-        min_contributions=request.min_contributions,
+        min_contributions=_minimum(request),
         recipes=terms.recipes,
         plan=None,
         attachments=tuple(entries.Attachment(item.name, item.sha256) for item in request.attachments),
@@ -101,6 +101,12 @@ def seal(
     )
     rules.seal(entry, chain, newest)
     return entry
+
+
+def _minimum(request: SealRequest) -> int:
+    if request.min_contributions is not None:
+        return request.min_contributions
+    return 0 if request.open else len(request.participants)
 
 
 def _round(terms: SealTerms, newest: VerifiedRound, defaults: SessionSettings, time: int) -> int:
@@ -157,6 +163,7 @@ def draw(
     """The next `count` draws of a recipe, in one entry. Raises ApiError(entry-too-long) before it works for nothing."""
     rules.draw(state, recipe, chain, time)
     first = state.drawn.get(recipe, 0) + 1
+    _check_deck(state.seal.recipes[recipe], first, count)
     if count * _least_bytes(state.seal.recipes[recipe]) > MAX_ENTRY_BYTES:
         raise ApiError("entry-too-long", "the outcomes of that many draws do not fit into one entry")
     outcomes = _outcomes(state, seed, recipe, first, count)
@@ -167,6 +174,16 @@ def draw(
     return [entry]
 
 
+def _check_deck(recipe: Recipe, first: int, count: int) -> None:
+    """5.2: a draw past the end of the deck is refused, and with it all that were asked for together."""
+    if not isinstance(recipe, Deal):
+        return
+    left = recipe.size - (first - 1) * recipe.count
+    if count * recipe.count > left:
+        asked = f"{count} draws of {recipe.count} cards each" if count > 1 else f"a draw of {recipe.count} cards"
+        raise ApiError("draw-past-end-of-deck", f"{asked} from a deck of {recipe.size} that has {left} left")
+
+
 def _outcomes(state: SessionState, seed: bytes, name: str, first: int, count: int) -> list[Json]:
     assert state.round is not None
     assert state.seal.round is not None
@@ -174,14 +191,7 @@ def _outcomes(state: SessionState, seed: bytes, name: str, first: int, count: in
     bound = binding(digest, 0, (), state.seal.round, sha256(state.round.signature))
     recipe, dealer = state.seal.recipes[name], Dealer()
     start = 1 if isinstance(recipe, Deal) else first
-    try:
-        drawn: list[Any] = [
-            dealer.draw(name, recipe, Stream(seed, bound, name, n)) for n in range(start, first + count)
-        ]
-    except VerificationError as error:
-        if error.code == Code.DRAW_PAST_END:
-            raise ApiError("draw-past-end-of-deck", error.message) from error
-        raise
+    drawn: list[Any] = [dealer.draw(name, recipe, Stream(seed, bound, name, n)) for n in range(start, first + count)]
     return drawn[first - start :]
 
 

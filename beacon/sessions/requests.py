@@ -106,6 +106,7 @@ class SealRequest(Request):
 
     chain: name or chain hash, the service's default chain if absent. round_at: the first round at or after that time.
     close_at: null takes no contributions; if absent the service chooses, see `close_at_given`.
+    min_contributions: if absent, every listed participant; 0 for an open session. Fewer at the close void the session.
     """
 
     label: Label = ""
@@ -116,7 +117,7 @@ class SealRequest(Request):
     reveal_by: Milliseconds | None = None
     participants: list[ParticipantRequest] = []
     open: bool = False
-    min_contributions: Annotated[int, Field(ge=0, le=10_000)] = 0
+    min_contributions: Annotated[int, Field(ge=0, le=10_000)] | None = None
     recipes: dict[str, dict[str, Any]]
     attachments: list[AttachmentRequest] = []
     replaces: SessionId | None = None

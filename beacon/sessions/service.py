@@ -13,7 +13,7 @@ from beacon.log.log import Log
 from beacon.log.sequencer import Appended
 from beacon.rounds.rounds import Rounds
 from beacon.sessions import commands, rules, wire
-from beacon.sessions.book import Book, load
+from beacon.sessions.book import Book, load, session_events
 from beacon.sessions.custody import Custody
 from beacon.sessions.requests import SealRequest, Written
 from beacon.sessions.state import SessionState, as_json
@@ -21,6 +21,7 @@ from beacon.sessions.transcripts import Transcripts
 from beacon.settings import SessionSettings
 from verifier import entries
 from verifier.drand import ChainInfo
+from verifier.merkle import leaf_hash
 
 
 class Host(Protocol):
@@ -93,7 +94,13 @@ class Sessions:
     async def contribute(
         self, host: Host, session: bytes, *, participant: str, entropy: bytes, signature: bytes | None
     ) -> Written:
-        """Add a participant's entropy; when it is the last that is due, the close follows in the same write."""
+        """Add a participant's entropy; when it is the last that is due, the close follows in the same write.
+
+        The same contribution again, a retry whose answer was lost, gives the receipts of the first one.
+        """
+        again = await self._repeated(host, session, entries.Contribution(0, session, participant, entropy, signature))
+        if again is not None:
+            return again
         state = await self._own(host, session)
         chain = self._by_hash[state.seal.chain]
         draft = entries.Contribution(self._clock.now(), session, participant, entropy, signature)
@@ -107,6 +114,21 @@ class Sessions:
             return [wire.encode(item) for item in commands.contribute(current, entry, chain, newest)]
 
         return await self._written(session, await self._log.append(build))
+
+    async def _repeated(self, host: Host, session: bytes, asked: entries.Contribution) -> Written | None:
+        state = await self._find(session)
+        if state.seal.host != host.name or state.contributions.get(asked.participant) != asked.entropy:
+            return None
+        logged = []
+        for index, data in await self._log.read(lambda db: list(session_events(db, session))):
+            entry = wire.parse(data)
+            if isinstance(entry, entries.Contribution) and entry.participant == asked.participant:
+                if entry.signature != asked.signature:
+                    return None
+                logged.append(Appended(index, entry.time, data, leaf_hash(data)))
+            elif isinstance(entry, entries.Close) and logged and index == logged[0].index + 1:
+                logged.append(Appended(index, entry.time, data, leaf_hash(data)))
+        return await self._written(session, logged)
 
     async def draw(self, host: Host, session: bytes, *, recipe: str, count: int, purpose: str) -> Written:
         """Make the next draws of a recipe."""
