@@ -119,6 +119,13 @@ def test_chains_by_name_hash_and_file(run, good, tmp_path):
         assert f"Trusted drand chains (given): default, {chain}" in result.stdout
 
 
+def test_two_infos_of_one_chain_are_refused(run, good, tmp_path):
+    fastnet = builder.pinned_chains()["fastnet"]
+    (tmp_path / "endless.json").write_text(json.dumps(fastnet.as_dict()))
+    assert failed(run("check", good, "--chain", "fastnet", "--chain", "endless.json"), "says otherwise")
+    assert run("check", good, "--chain", "fastnet", "--chain", fastnet.hash.hex()).exit_code == 2
+
+
 def test_proof_can_be_required(run, write):
     story = raffle().reveal(20)
     evidence = [story.evidence(3, {"w1": 7, "w2": 8})]

@@ -201,7 +201,7 @@ def check(
     trusted = {name: fetch.load_chain(name) for name in chains} if chains else fetch.pinned_chains()
     trust = Trust(
         log_key=log_key,
-        chains={chain.hash: chain for chain in trusted.values()},
+        chains=_by_hash(trusted),
         policy=Policy.parse(fetch.read_file(policy, MAX_POLICY_BYTES)) if policy is not None else None,
         attachments=attachments,
         sandbox=sandbox,
@@ -214,6 +214,17 @@ def check(
         lines = report.lines(verdict, _trusted_lines(trust, trusted, given=bool(chains)), _style)
         click.echo("\n".join(lines))
     _leave(verdict.exit)
+
+
+def _by_hash(chains: Mapping[str, ChainInfo]) -> dict[bytes, ChainInfo]:
+    """Refuse two infos of one chain hash: the hash covers neither the scheme nor a last round (2.5)."""
+    found: dict[bytes, ChainInfo] = {}
+    for name, chain in chains.items():
+        if found.setdefault(chain.hash, chain) != chain:
+            raise FormatError(
+                Code.USAGE, f"{name} says otherwise about the chain {chain.hash.hex()} than another one given"
+            )
+    return found
 
 
 def _trusted(trust: Trust, chains: Mapping[str, ChainInfo]) -> dict[str, Json]:
@@ -376,7 +387,7 @@ def vectors_(files: tuple[str, ...], jobs: int | None, as_json: bool) -> None:
       verifier vectors tests/vectors/protocol.json tests/vectors/scenarios.json
       verifier vectors drand-rounds.json --jobs 4 --json
     """
-    count = jobs or len(os.sched_getaffinity(0))
+    count = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     read = [(file, *vectors.read(fetch.read_file(file))) for file in files]
     summaries: list[Json] = []
     total: Counter[str] = Counter()
