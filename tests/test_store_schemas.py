@@ -219,6 +219,7 @@ def test_a_file_alone_in_a_folder_that_cannot_be_written(log_path):
     code = """
 import os, pathlib, sys
 from beacon.store.schema import open_readonly
+open_readonly(pathlib.Path(sys.argv[2])).close()  # the last imports: afterwards Python's own folder may be out of reach
 if os.geteuid() == 0:
     os.setuid(65534)
 with open_readonly(pathlib.Path(sys.argv[1])) as db:
@@ -230,7 +231,7 @@ with open_readonly(pathlib.Path(sys.argv[1])) as db:
         copy.chmod(0o444)
         Path(name).chmod(0o555)
         try:
-            command = [sys.executable, "-c", code, copy]
+            command = [sys.executable, "-c", code, copy, log_path]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
         finally:
             Path(name).chmod(0o755)
