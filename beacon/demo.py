@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
+import textwrap
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,10 +32,13 @@ ORIGIN: Final = "localhost/fair-beacon-demo"
 HOST: Final = "demo"
 PERIOD: Final = 2
 TURNS: Final = 20
-ROW: Final = 5
+ROW: Final = 4
+WIDTH: Final = 80
+INDENT: Final = 17
+CLAIM_INDENT: Final = 26
 START_SECONDS: Final = 20.0
 FACES: Final = "⚀⚁⚂⚃⚄⚅"
-FILES: Final = ("transcript.json", "chain.json", "log.vkey")
+FILES: Final = ("transcript.json", "verdict.txt", "chain.json", "log.vkey")
 _URL: Final = re.compile(rb"http://127\.0\.0\.1:\d+")
 
 
@@ -60,17 +66,19 @@ def main(out: Path | None) -> None:
     with tempfile.TemporaryDirectory(prefix="beacon-demo-") as folder:
         kept = out if out is not None else Path(folder) / "out"
         kept.mkdir(parents=True, exist_ok=True)
-        asyncio.run(_Demo(Path(folder), kept).run())
+        try:
+            asyncio.run(_until_told(_Demo(Path(folder), kept).run()))
+        except asyncio.CancelledError as error:
+            raise click.Abort from error
     _say("", f"That took {time.monotonic() - began:.0f} seconds.")
     if out is None:
         _say("", "Keep the files with `beacon demo --out DIR`, and look at them yourself.")
-    else:
-        _say(
-            "",
-            f"Kept in {out}: {', '.join(FILES)}, receipts/. Check it again, as often and as often changed as you like:",
-        )
-        command = f"verifier check {out}/transcript.json --log-key {out}/log.vkey --chain {out}/chain.json --sandbox"
-        _say("", f"    {command}")
+        return
+    verifier = shutil.which("verifier", path=Path(sys.executable).parent) or "verifier"
+    _say("", f"Kept in {out}: {', '.join(FILES)}, receipts/. Change what you like, and check it again:")
+    click.echo(f"\n  {verifier} check {out}/transcript.json \\")
+    click.echo(f"      --log-key {out}/log.vkey --chain {out}/chain.json --sandbox")
+    click.echo(f"\n  {verifier} draw --transcript {out}/transcript.json --recipe turn --n 1")
 
 
 @dataclass
@@ -81,7 +89,8 @@ class _Demo:
 
     async def run(self) -> None:
         click.secho("fair-beacon demo: a backgammon match between White and Black", bold=True)
-        _say("", "Everything runs on this machine. It is a sandbox: a test network, a test host, a test, not a game.\n")
+        text = "All of it runs on this machine. The random network is our own and the host is a sandbox host,"
+        _say("", f"{text} so the verdict will call it a test, not a game.")
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(aiohttp.ClientSession())
             devnet = ("devnet", "--port", "0", "--period", str(PERIOD), "--out", str(self.out / "chain.json"))
@@ -117,16 +126,11 @@ class _Demo:
             entropy = secrets.token_hex(16)
             body = {"participant": player, "entropy": entropy}
             answer = await self._post(client, f"{base}/contributions", f"contribution-{player}", body)
-            _say("entropy", f"{player} throws in {entropy} and keeps the receipt")
+            _say(player, f"adds {entropy}, a secret until now, and keeps the receipt")
         _say("closed", f"both have contributed: the log pins it all before the round (entry {answer['close_index']})")
         await _until_round(client, base, number)
         _say("round", f"round {number} is in, its signature verified, in the log")
-        for recipe, count, purpose in (("opening", 1, "opening"), ("turn", TURNS, "turns")):
-            asked: dict[str, Any] = {"recipe": recipe, "count": count, "purpose": purpose}
-            drawn = await self._post(client, f"{base}/draws", f"draw-{recipe}", asked)
-            rolls = [_dice(roll) for roll in drawn["outcomes"]]
-            for first in range(0, len(rolls), ROW):
-                _say("" if first else purpose, "   ".join(rolls[first : first + ROW]))
+        await self._roll(client, base)
         await self._post(client, f"{base}/reveal", "reveal", {})
         _say("revealed", "the seed is public: from now on anyone can redo every roll")
         async with client.get(f"{base}/transcript") as response:
@@ -135,6 +139,22 @@ class _Demo:
         folder.mkdir()
         for position, (name, document) in enumerate(self.receipts, 1):
             (folder / f"{position:02}-{name}.json").write_bytes(encode_json(document) + b"\n")
+
+    async def _roll(self, client: aiohttp.ClientSession, base: str) -> None:
+        """The opening, one die each, and the turns: each draw says what it is for before it is known."""
+        drawn = await self._post(client, f"{base}/draws", "draw-opening", {"recipe": "opening", "purpose": "opening"})
+        white, black = drawn["outcomes"][0]
+        players = ("White", "Black") if white > black else ("Black", "White")
+        rolled = f"White {_face(white)} {white}, Black {_face(black)} {black}"
+        _say("opening", f"{rolled}: {players[0]} starts with that roll")
+        rolls = []
+        for turn in range(TURNS):
+            player, number = players[(turn + 1) % 2], turn // 2 + 1 + (turn % 2)
+            asked = {"recipe": "turn", "purpose": f"{player.lower()} {number}"}
+            drawn = await self._post(client, f"{base}/draws", f"draw-{player.lower()}-{number}", asked)
+            rolls.append(f"{player} {_dice(drawn['outcomes'][0])}")
+        for first in range(0, TURNS, ROW):
+            _say("" if first else "turns", "   ".join(rolls[first : first + ROW]))
 
     async def _post(self, client: aiohttp.ClientSession, url: str, name: str, body: dict[str, Any]) -> dict[str, Any]:
         async with client.post(url, json=body) as answer:
@@ -148,40 +168,40 @@ class _Demo:
         return result
 
     async def _verify(self) -> None:
-        click.secho("\nNow the verifier, which trusts nothing of this but the log's key and the chain's:", bold=True)
+        click.secho("\nNow the verifier, which trusts only the log's key and the chain's:", bold=True)
         code, output = await self._check(self.out / "transcript.json")
-        click.echo(output)
+        (self.out / "verdict.txt").write_text(output)
+        for line in output.split("\n\nDrawn")[0].splitlines():
+            indent = " " * (CLAIM_INDENT if line.startswith("  ") else 0)
+            click.echo(textwrap.fill(line, WIDTH, subsequent_indent=indent, replace_whitespace=False))
         if code != 0:
-            raise DemoError(f"the verifier does not accept the transcript (exit {code})")
+            raise DemoError(f"the verifier does not accept the transcript (exit {code}): {output}")
         receipt = min((self.out / "receipts").glob("*contribution-white*"))
         transcript = str(self.out / "transcript.json")
         arguments = ("receipt", str(receipt), "--transcript", transcript, "--log-key", str(self.out / "log.vkey"))
         code, output = await _run("verifier", *arguments)
-        _say("white", f"is what I threw in part of it? {output.splitlines()[0]}")
+        click.echo()
+        _say("white", "is what I added part of it?")
+        _say("", output.splitlines()[0])
         if code != 0:
             raise DemoError(f"the verifier does not find White's receipt (exit {code})")
 
     async def _cheat(self) -> None:
         click.secho("\nAnd if somebody changes the transcript?", bold=True)
         document = json.loads((self.out / "transcript.json").read_bytes())
-        for name, kind, change in (
-            ("a die", "draw", _change_die),
-            ("a contribution", "contribution", _change_entropy),
-            ("the round", "round", _change_signature),
-        ):
+        for kind, change in (("draw", _change_die), ("contribution", _change_entropy), ("round", _change_signature)):
             copy = json.loads(json.dumps(document))
             event = next(event for event in copy["events"] if json.loads(event["entry"])["type"] == kind)
             entry = json.loads(event["entry"])
-            change(entry)
+            _say(kind, change(entry))
             event["entry"] = encode_json(entry).decode()
             path = self.folder / "changed.json"
             path.write_bytes(encode_json(copy))
             code, output = await self._check(path, "--json")
-            verdict = json.loads(output)
-            failed = [claim["claim"] for claim in verdict["claims"] if claim["state"] == "FAILED"]
-            _say(name, f"exit {code}: {verdict['headline']}")
+            failed = [claim["claim"] for claim in json.loads(output)["claims"] if claim["state"] == "FAILED"]
+            _say("", click.style(f"FAILED {', '.join(failed)} (exit {code})", fg="red"))
             if code != 1 or "log" not in failed:
-                raise DemoError(f"the verifier did not notice that {name} was changed")
+                raise DemoError(f"the verifier did not notice that the {kind} was changed")
 
     async def _check(self, path: Path, *options: str) -> tuple[int, str]:
         key, chain = str(self.out / "log.vkey"), str(self.out / "chain.json")
@@ -200,25 +220,44 @@ def _seal() -> dict[str, Any]:
     }
 
 
-def _change_die(entry: dict[str, Any]) -> None:
+def _change_die(entry: dict[str, Any]) -> str:
     roll = entry["outcomes"][0]
+    was = "-".join(map(str, roll))
     roll[0] = roll[0] % 6 + 1
+    return f"the opening was {was}; this copy says {'-'.join(map(str, roll))}"
 
 
-def _change_entropy(entry: dict[str, Any]) -> None:
-    entry["entropy"] = ("0" if entry["entropy"][0] != "0" else "1") + entry["entropy"][1:]
+def _change_entropy(entry: dict[str, Any]) -> str:
+    was = entry["entropy"]
+    entry["entropy"] = ("0" if was[0] != "0" else "1") + was[1:]
+    return f"{entry['participant']} added {was[:8]}...; this copy says {entry['entropy'][:8]}..."
 
 
-def _change_signature(entry: dict[str, Any]) -> None:
-    entry["signature"] = entry["signature"][:-1] + ("0" if entry["signature"][-1] != "0" else "1")
+def _change_signature(entry: dict[str, Any]) -> str:
+    was = entry["signature"]
+    entry["signature"] = was[:-1] + ("0" if was[-1] != "0" else "1")
+    return f"the network signed ...{was[-8:]}; this copy says ...{entry['signature'][-8:]}"
+
+
+def _face(number: int) -> str:
+    return FACES[number - 1]
 
 
 def _dice(roll: list[int]) -> str:
-    return "".join(FACES[face - 1] for face in roll) + f" {'-'.join(map(str, roll))}"
+    return "".join(map(_face, roll)) + f" {'-'.join(map(str, roll))}"
 
 
 def _say(what: str, text: str) -> None:
-    click.echo(f"{click.style(f'{what:>15}', fg='cyan')}  {text}")
+    head = click.style(f"{what:>{INDENT - 2}}", fg="cyan") + "  "
+    lines = textwrap.wrap(text, WIDTH - INDENT, drop_whitespace=False, break_long_words=False) or [""]
+    click.echo(head + ("\n" + " " * INDENT).join(line.strip() for line in lines))
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end, or until SIGTERM; what was started is stopped in any case."""
+    task = asyncio.create_task(work)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    await task
 
 
 async def _until_ready(client: aiohttp.ClientSession, url: str) -> None:
@@ -281,6 +320,7 @@ async def _run(program: str, *arguments: str) -> tuple[int, str]:
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        env=_environment(),
     )
     output, errors = await process.communicate()
     text = output.decode()
@@ -290,31 +330,44 @@ async def _run(program: str, *arguments: str) -> tuple[int, str]:
 @contextlib.asynccontextmanager
 async def _serving(*arguments: str) -> AsyncIterator[str]:
     """Run one of our servers while the block runs; the URL that it says it listens on."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "beacon",
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(START_SECONDS):
-            url = None
-            while url is None:
-                line = await process.stdout.readline()
-                if not line:
-                    raise DemoError(f"beacon {arguments[0]} ended before it listened")
-                url = _URL.search(line)
-        yield url.group().decode()
-    except TimeoutError as error:
-        raise DemoError(f"beacon {arguments[0]} did not listen within {START_SECONDS:.0f} seconds") from error
-    finally:
-        if process.returncode is None:
-            process.terminate()
+    with tempfile.TemporaryFile() as errors:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "beacon",
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            env=_environment(),
+        )
+        assert process.stdout is not None
         try:
-            await asyncio.wait_for(process.wait(), START_SECONDS)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+            async with asyncio.timeout(START_SECONDS):
+                url = None
+                while url is None:
+                    line = await process.stdout.readline()
+                    if not line:
+                        errors.seek(0)
+                        reason = errors.read().decode(errors="replace").strip()
+                        raise DemoError(f"beacon {arguments[0]} ended before it listened:\n{reason[-2000:]}")
+                    url = _URL.search(line)
+            yield url.group().decode()
+        except TimeoutError as error:
+            raise DemoError(f"beacon {arguments[0]} did not listen within {START_SECONDS:.0f} seconds") from error
+        finally:
+            await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), START_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The caller's environment without settings of a service of its own."""
+    return {name: value for name, value in os.environ.items() if not name.upper().startswith("BEACON_")}

@@ -1,8 +1,14 @@
 """The README's first command, whole: real processes, the real verifier, three attempts to cheat."""
 
+import asyncio
 import json
+import os
+import re
+import sys
 
-from tests.process_support import run
+import pytest
+
+from tests.process_support import ROOT, run
 from verifier.check import Trust, check
 from verifier.fetch import load_chain
 from verifier.note import VerifierKey
@@ -13,9 +19,10 @@ async def test_the_demo_ends_in_a_fair_verdict_and_catches_every_change(tmp_path
     code, output, errors = await run("beacon", "demo", "--out", out)
     assert code == 0, output + errors
     assert "Traceback" not in output + errors
-    for step in ("devnet", "sealed", "entropy", "closed", "round", "opening", "turns", "revealed"):
+    for step in ("devnet", "sealed", "closed", "round", "opening", "turns", "revealed", "PRESENT"):
         assert step in output
-    assert output.count("exit 1: ") == 3
+    assert output.count("(exit 1)") == 3
+    assert all(len(line) <= 80 for line in output.splitlines() if str(tmp_path) not in line)
     assert "A test, not a game" in output
 
     chain, vkey = load_chain(str(out / "chain.json")), VerifierKey.parse((out / "log.vkey").read_text().strip())
@@ -26,9 +33,10 @@ async def test_the_demo_ends_in_a_fair_verdict_and_catches_every_change(tmp_path
     assert len(verdict.session["outcomes"]) == 21
     receipts = sorted((out / "receipts").iterdir())
     names = [path.name.split("-", 1)[1].removesuffix(".json") for path in receipts]
-    assert names == [
-        "seal", "contribution-white", "contribution-black", "close", "draw-opening", "draw-turn", "reveal"
-    ]  # fmt: skip
+    assert names[:5] == ["seal", "contribution-white", "contribution-black", "close", "draw-opening"]
+    assert names[-1] == "reveal"
+    assert len(names) == 26
+    assert (out / "verdict.txt").read_text().startswith("A test, not a game: Fair if")
     for path in receipts:
         assert check(path.read_bytes(), trust)["log"].state == "PROVEN"
     assert json.loads((out / "chain.json").read_text()) == chain.as_dict()
@@ -46,3 +54,22 @@ async def test_the_demo_explains_itself():
     code, output, _ = await run("beacon", "demo", "--help")
     assert code == 0
     assert "--out" in output
+
+
+async def test_a_demo_that_is_told_to_stop_stops_what_it_started(tmp_path):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "beacon", "demo", "--out", tmp_path / "kept",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(tmp_path), "BEACON_FOO": "not for the demo's service"},
+    )  # fmt: skip
+    output = b""
+    async with asyncio.timeout(60):
+        while b"service" not in output:
+            output += await process.stdout.readline()
+    process.terminate()
+    await asyncio.wait_for(process.wait(), 60)
+    assert process.returncode == 1
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("beacon-demo-")]
+    for url in re.findall(rb"http://127\.0\.0\.1:(\d+)", output):
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", int(url))
