@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from pathlib import Path
 
 import pytest
 
 from beacon.errors import PROBLEMS
+from beacon.sessions.requests import SealRequest
 from tests import readme_blocks
+from tests.session_support import ALICE, service
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -73,3 +76,16 @@ def test_every_rule_that_an_error_cites_is_in_the_protocol() -> None:
             number = re.escape(row.rule)
             heading = rf"^\W*{number}\b" if "." in row.rule else rf"^#+ {number}\."
             assert re.search(heading, protocol, re.MULTILINE), (code, row.rule)
+
+
+def test_every_link_of_the_readme_leads_to_a_file() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+async def test_the_seal_of_the_readme_is_accepted(tmp_path: Path) -> None:
+    body = re.search(r"<!-- body: seal -->.*? -d '(.*?)'\n```", README, re.DOTALL)
+    assert body
+    async with service(tmp_path) as running:
+        written = await running.sessions.seal(ALICE, SealRequest.model_validate(json.loads(body[1])))
+    assert written.state["state"] == "sealed"
