@@ -344,6 +344,14 @@ def test_sole_needs_every_leaf_under_a_witnessed_checkpoint():
     assert verdict(gap.document(gap.all_from_seal(), seen=full), WITNESSED)["sole"].state == State.PROVEN
 
 
+def test_a_checkpoint_just_below_the_end_covers_it_not():
+    story = finished()
+    size, both = len(story.leaves), {"w1": 200, "w2": 200}
+    for covered, state in ((size - 1, State.TRUSTED), (size, State.PROVEN)):
+        result = verdict(story.document(evidence=[story.evidence(covered, both)]), WITNESSED)
+        assert result["sole"].state == result["witnessed"].state == state
+
+
 def test_one_checkpoint_must_have_the_quorum_to_cover_an_entry():
     story = finished()
     size = len(story.leaves)

@@ -532,6 +532,14 @@ RULES = {
         lambda: Story().seal(min_contributions=1).contribute("white", 6.5).close(9.1).void("below-minimum", 9.2),
         {("custody", "6.12")},
     ),
+    "6.12 below-minimum, after a close below the minimum": (
+        lambda: Story().seal(min_contributions=1).close(9.1).void("below-minimum", 9.2),
+        {("custody", "6.12"), ("unpredictable", "6.5")},
+    ),
+    "6.12 below-minimum, though none are taken but a minimum is named": (
+        lambda: nobody(open=True, min_contributions=1).void("below-minimum", 9),
+        {("custody", "6.12"), ("contributions", "6.4")},
+    ),
     "6.12 below-minimum, at close_at": (
         lambda: Story().seal(min_contributions=1).void("below-minimum", 9),
         {("custody", "6.12")},
