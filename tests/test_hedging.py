@@ -173,6 +173,7 @@ async def test_a_cancelled_fetch_leaves_nothing_under_way():
     with pytest.raises(asyncio.CancelledError):
         await fetching
     assert (first.cancelled, second.cancelled) == (1, 1)
+    assert [relay.health(QUICKNET).beaten for relay in (first, second)] == [0, 0]
 
 
 async def test_a_worker_that_fails_ends_the_race_cleanly():

@@ -18,7 +18,7 @@ from beacon.rounds.fetcher import Fetcher, NotFetched, Policy
 from beacon.rounds.spool import MAX_ROUNDS, Spool
 from verifier.drand import ChainInfo, VerifiedRound
 
-JOBS: Final = 8
+JOBS: Final = 16
 """Requests under way at once."""
 HOPELESS: Final = 16
 """After so many failures in a row each further round is asked for once only, until one comes."""

@@ -142,6 +142,7 @@ class _Race:
     hedge: int
     reasons: dict[str, Reason] = field(default_factory=dict)
     asked: dict[_Answer, tuple[Relay, float]] = field(default_factory=dict)
+    won: bool = False
 
     async def run(self) -> tuple[VerifiedRound, ...]:
         waiting = deque(self.order)
@@ -155,6 +156,7 @@ class _Race:
             for answer in sorted(done, key=lambda answer: self.asked[answer][1]):
                 verified = await self._look_at(answer)
                 if verified is not None:
+                    self.won = True
                     return verified, *await self._others(verified)
             for _ in range(min(len(waiting), len(done) or 1)):
                 self._ask(waiting.popleft())
@@ -165,11 +167,12 @@ class _Race:
         return hedge_after(latest.health(self.chain), timer(), self.hedge) / 1000 - (timer() - since)
 
     async def give_up(self) -> None:
-        """End what is under way; whoever had not answered was outrun."""
+        """End what is under way; where there is a winner, whoever had not answered was outrun."""
         for answer, (relay, since) in self.asked.items():
             if not answer.done():
                 answer.cancel()
-                relay.outrun(self.chain, 1000 * (timer() - since))
+                if self.won:
+                    relay.outrun(self.chain, 1000 * (timer() - since))
         if self.asked:
             await asyncio.wait(self.asked)
         self.asked.clear()
