@@ -116,7 +116,7 @@ def near_points(draw, group):
         elif change == "long":
             data[at:at] = draw(st.binary(min_size=1, max_size=len(data) + 1))
         elif change == "small" and data:
-            data[1:] = bytes(len(data) - 2) + bytes([draw(st.integers(0, 255))])
+            data[1:] = draw(st.integers(0, 255)).to_bytes(max(1, len(data) - 1), "big")
     return bytes(data)
 
 
