@@ -210,6 +210,8 @@ def export(file: Path, directory: Path, chain_name: str | None, range_: tuple[in
     An existing file is not overwritten.
     """
     first, last = range_ or (1, MAX_INTEGER)
+    if file.exists():
+        raise click.UsageError(f"{file} exists, and is not overwritten")
 
     async def work(desk: Desk, names: list[str]) -> int:
         with click.open_file(str(file), "wb" if str(file) == "-" else "xb") as out:

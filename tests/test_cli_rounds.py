@@ -344,7 +344,7 @@ def test_rounds_are_carried_from_one_directory_to_another(data, tmp_path, relay)
 def test_an_existing_file_is_not_overwritten(data, tmp_path):
     file = tmp_path / "mine"
     file.write_text("precious")
-    assert "FileExistsError" in rounds("export", data, file, code=1).output
+    assert "is not overwritten" in rounds("export", data, file, code=2).output
     assert file.read_text() == "precious"
 
 
