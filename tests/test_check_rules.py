@@ -744,6 +744,12 @@ def test_a_broken_rule_fails_its_claim(name):
     assert result.exit == 1
 
 
+def test_two_signatures_of_one_round_are_told_from_one_logged_twice():
+    same, other = (verdict(RULES[name][0]())["round"].text for name in RULES if name.startswith("6.8"))
+    assert "the chain is broken" in other
+    assert "the chain is broken" not in same
+
+
 @pytest.mark.parametrize("name", ALLOWED)
 def test_what_the_rules_allow_fails_nothing(name):
     make, code = ALLOWED[name]
