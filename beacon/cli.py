@@ -18,18 +18,23 @@ from beacon.cli_common import EPILOG, directory_option, errors, json_option, pri
 from beacon.clock import SystemClock
 from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, require_databases
 from beacon.log import fsck
+from beacon.relay_urls import check_relay_url
 from beacon.sessions.book import Book
-from beacon.settings import load_settings
+from beacon.settings import check_origin, load_settings
 from beacon.store.hosts import HostStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.writer import Writer
+from verifier.errors import VerifierError
+from verifier.fetch import read_file
 from verifier.note import VerifierKey
 
 T = TypeVar("T")
 
 ELSEWHERE: Final = {"demo": "beacon.demo", "devnet": "beacon.cli_devnet", "rounds": "beacon.cli_rounds"}
 """Commands of other modules, which the others need not wait for; each is called `main` there."""
+DEFAULT_CHAIN: Final = "quicknet"
+MAX_VKEY_FILE: Final = 10_000
 
 
 class _WithOthers(click.Group):
@@ -61,18 +66,59 @@ def main() -> None:
     """
 
 
+def _checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """An option's callback that applies `check` to its value, or to each of its values."""
+
+    def callback(_: click.Context, option: click.Parameter, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        try:
+            return check(value) if isinstance(value, str) else tuple(check(one) for one in value)
+        except ValueError as error:
+            raise click.UsageError(f"{option.opts[0]}: {error}") from error
+
+    return callback
+
+
+def _once(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        if values.count(value) > 1:
+            raise click.UsageError(f"{option.opts[0]}: {value} is given twice")
+    return values
+
+
+def _vkey(_: click.Context, option: click.Parameter, value: str | None) -> VerifierKey | None:
+    """A vkey, or what a file that holds one says."""
+    if value is None:
+        return None
+    try:
+        return VerifierKey.parse(_content(value))
+    except VerifierError as error:
+        what = f"{option.opts[0]}: neither a verifier key nor a file that holds one"
+        raise click.UsageError(f"{what}: {error.message}") from error
+
+
+def _content(value: str) -> str:
+    """What the file of this name says, or the value itself where there is none."""
+    try:
+        found = Path(value).is_file()
+    except OSError:  # longer than a file's name can be
+        found = False
+    return read_file(value, MAX_VKEY_FILE).decode("utf-8", "replace").strip() if found else value
+
+
 @main.command()
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(
     "--origin",
     required=True,
+    callback=_checked(check_origin),
     help="Name of the log, for ever: a schema-less URL under a domain of yours, such as beacon.example/fair.",
 )
 @click.option(
     "--chain",
     "names",
     multiple=True,
-    show_default="quicknet",
+    callback=_once,
+    show_default=DEFAULT_CHAIN,
     help="A drand chain that ships with fair-beacon; the first one is the default. May be repeated.",
 )
 @click.option(
@@ -80,7 +126,13 @@ def main() -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     help="The info of another chain, such as a devnet's. Only sandbox hosts may use it. Needs --relay.",
 )
-@click.option("--relay", "relays", multiple=True, help="Base URL of a relay, in place of drand's own. May be repeated.")
+@click.option(
+    "--relay",
+    "relays",
+    multiple=True,
+    callback=_checked(check_relay_url),
+    help="Base URL of a relay, in place of drand's own. May be repeated.",
+)
 @json_option
 def init(
     directory: Path,
@@ -97,12 +149,15 @@ def init(
 
     \b
     beacon.toml   settings, every key explained
+    log.vkey      the log's public key, to publish and for `verifier check --log-key`
     log.key       signs the log; whoever has it can sign another history. Back it up offline.
     master.key    encrypts the seeds of running sessions. Keep it apart from the databases' backups.
     log.db        the public log; private.db: hosts, hashed tokens, encrypted seeds
     """
     with errors():
         chains = [own_chain(chain_file, relays)] if chain_file else []
+        if relays and not chains:
+            names = names or (DEFAULT_CHAIN,)
         chains += [pinned_chain(name, relays) for name in names]
         vkey = initialise(directory, origin, chains, SystemClock())
     if as_json:
@@ -121,12 +176,14 @@ def serve(directory: Path) -> None:
     exit code 1: starting it again reads the log, checks it and goes on, or says what is wrong.
     """
     from beacon.app import create_app  # noqa: PLC0415 - the other commands start faster without it
+    from beacon.web.relay_watch import watch_relays  # noqa: PLC0415
     from beacon.web.server import serve as run  # noqa: PLC0415
 
-    with errors():
+    with errors("set listen.port (0 takes a free one)"):
         settings = load_settings(directory)
         logs.configure(settings.logging.level, settings.logging.format)
         app = create_app(settings, SystemClock())
+        app.cleanup_ctx.append(watch_relays)
         reason = asyncio.run(run(app, settings.listen, lambda url: click.echo(f"listening on {url}")))
     if reason is not None:
         raise click.ClickException(f"stopped: {reason}")
@@ -203,9 +260,14 @@ def log() -> None:
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="Check this copy of a log.db instead; needs --log-key.",
 )
-@click.option("--log-key", help="The log's public key (vkey) to check --file with.")
+@click.option(
+    "--log-key",
+    metavar="VKEY",
+    callback=_vkey,
+    help="The log's public key to check --file with, or a file that holds it (log.vkey).",
+)
 @json_option
-def check(directory: Path, file: Path | None, log_key: str | None, as_json: bool) -> None:
+def check(directory: Path, file: Path | None, log_key: VerifierKey | None, as_json: bool) -> None:
     """Check a whole log: every entry, hash, checkpoint, signature and derived row.
 
     It changes nothing, and may run beside the service.
@@ -242,9 +304,9 @@ def rebuild(directory: Path, as_json: bool) -> None:
         click.echo(f"rebuilt from {size} entries")
 
 
-def _log_to_check(directory: Path, file: Path | None, log_key: str | None) -> tuple[Path, VerifierKey]:
+def _log_to_check(directory: Path, file: Path | None, log_key: VerifierKey | None) -> tuple[Path, VerifierKey]:
     if file is not None and log_key is not None:
-        return file, VerifierKey.parse(log_key)
+        return file, log_key
     if file is not None or log_key is not None:
         raise click.UsageError("--file and --log-key belong together")
     settings = load_settings(directory)

@@ -14,7 +14,16 @@ from typing import Any, Final
 import click
 
 from beacon.settings import ConfigurationError
-from beacon.store.errors import AlreadyOpen, HostExists, HostUnknown, NameRefused, StoreError
+from beacon.store.errors import (
+    AlreadyOpen,
+    DatabaseDamaged,
+    HostExists,
+    HostUnknown,
+    LogDamaged,
+    NameRefused,
+    StoreError,
+)
+from beacon.wording import is_operators, of_error, of_system
 from verifier.errors import VerifierError
 
 EPILOG: Final = """\b
@@ -43,19 +52,29 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
 
 
+class Refused(click.ClickException):
+    """Settings, key files, names or a running service stand in the way. The command line itself is in order."""
+
+    exit_code = 2
+
+
 @contextmanager
-def errors() -> Iterator[None]:
-    """Refusals as one line and an exit code, never as a traceback."""
+def errors(port_advice: str = "choose another port (0 takes a free one)") -> Iterator[None]:
+    """Refusals as one line and an exit code, never as a traceback. port_advice: for a port that is taken."""
     try:
         yield
-    except (ConfigurationError, HostExists, HostUnknown, NameRefused) as error:
-        raise click.UsageError(str(error)) from error
+    except (ConfigurationError, HostExists, HostUnknown, NameRefused, VerifierError) as error:
+        raise Refused(str(error)) from error
     except AlreadyOpen as error:
-        raise click.UsageError(f"{error}; is the service running on this directory?") from error
-    except VerifierError as error:
-        raise click.UsageError(str(error)) from error
-    except (StoreError, OSError, sqlite3.Error) as error:
-        raise click.ClickException(f"{type(error).__name__}: {error}") from error
+        raise Refused(f"{error}; is the service running on this directory?") from error
+    except DatabaseDamaged as error:
+        what = "the log" if isinstance(error, LogDamaged) else "the database"
+        raise click.ClickException(f"{what} is damaged: {of_error(error)}") from error
+    except (StoreError, sqlite3.Error) as error:
+        raise click.ClickException(of_error(error)) from error
+    except OSError as error:
+        refused = Refused if is_operators(error) else click.ClickException
+        raise refused(of_system(error, port_advice)) from error
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -29,12 +29,15 @@ from beacon.settings import (
     read_key,
     write_key,
 )
+from beacon.store.errors import StoreError
 from beacon.store.private_schema import PRIVATE_SCHEMA
+from beacon.store.schema import DAMAGE, open_readonly
 from beacon.store.writer import Writer
+from beacon.wording import of_error, of_system
 from verifier.drand import ChainInfo
 from verifier.errors import VerifierError
 from verifier.fetch import load_chain, pinned_chains
-from verifier.note import SigningKey
+from verifier.note import Checkpoint, Note, SigningKey
 
 HEADER: Final = """\
 fair-beacon: every setting, its unit and its default.
@@ -57,23 +60,26 @@ def initialise(directory: Path, origin: str, chains: Sequence[ChainSettings], cl
     """Make a data directory: settings, both keys, both databases, the log with its first leaf. Returns the log's vkey.
 
     A chain's file is copied in. Everything is made beside `directory` and appears at once, or not at all.
-    Raises ConfigurationError when the directory exists, or when the settings would not load.
+    Raises ConfigurationError when the directory exists, when two chains have one name, or when the settings would not
+    load; StoreError. Where everything was made meanwhile is in no message.
     """
     if directory.exists():
         raise ConfigurationError(f"{directory} exists already; a data directory is made once and never again.")
+    names = [chain.name for chain in chains]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ConfigurationError(f"two chains have the name {twice[0]}.")
     try:
-        work = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.absolute().parent))
+        work = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.absolute().parent)).resolve()
     except OSError as error:
         raise ConfigurationError(f"{directory}: {error.strerror}.") from error
     try:
         (work / CONFIG_NAME).write_text(render_settings(origin, _copied(chains, work)), encoding="utf-8")
-        settings = load_settings(work)
-        if (settings.origin, settings.data_dir) != (origin, work.resolve()):
-            raise ConfigurationError("BEACON_ORIGIN or BEACON_DATA_DIR in the environment contradicts this command.")
-        vkey = _fill(settings, clock)
+        vkey = _fill(_load_made(work, origin), clock)
         work.rename(directory)
+    except (ConfigurationError, StoreError) as error:
+        raise type(error)(of_error(error).replace(str(work), str(directory))) from error
     except OSError as error:
-        raise ConfigurationError(f"{directory}: {error.strerror}.") from error
+        raise ConfigurationError(of_system(error).replace(str(work), str(directory))) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return vkey
@@ -128,8 +134,38 @@ def followed_chains(settings: Settings) -> dict[str, ChainInfo]:
 
 
 def log_signer(settings: Settings) -> SigningKey:
-    """The key that signs the log's checkpoints, named by the log's origin. Raises ConfigurationError."""
-    return SigningKey(read_key(settings.log_key), settings.origin)
+    """The key that signs the log's checkpoints, named by the log's origin.
+
+    Raises ConfigurationError, also when there is a log and another name or key signed it. A log that is missing or
+    cannot be read is no business of this.
+    """
+    signer = SigningKey(read_key(settings.log_key), settings.origin)
+    signed = _log_signatures(settings.log_db)
+    own = signer.vkey
+    if signed and (own.name, own.key_id) not in signed:
+        name, key_id = signed[0]
+        raise ConfigurationError(
+            f"{settings.log_db}: this log was signed as {name} (key id {key_id.hex()}), and not as {own.name} "
+            f"(key id {own.key_id.hex()}): origin or log.key is from another directory."
+        )
+    return signer
+
+
+def _log_signatures(path: Path) -> list[tuple[str, bytes]]:
+    """Name and key id (4 bytes) of the signatures under a log's newest checkpoint that have the log's name.
+
+    Empty when there is no such checkpoint, or none that can be read.
+    """
+    if not path.exists():
+        return []
+    try:
+        with open_readonly(path) as db:
+            found = db.execute("SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1").fetchone()
+        note = Note.parse(found[0] if found else "")
+        origin = Checkpoint.parse(note.text).origin
+    except (*DAMAGE, VerifierError):
+        return []
+    return [(one.name, one.key_id) for one in note.signatures if one.name == origin]
 
 
 def require_databases(settings: Settings) -> None:
@@ -158,12 +194,20 @@ def _copied(chains: Sequence[ChainSettings], directory: Path) -> list[ChainSetti
     return copies
 
 
+def _load_made(directory: Path, origin: str) -> Settings:
+    settings = load_settings(directory)
+    if (settings.origin, settings.data_dir) != (origin, directory):
+        raise ConfigurationError("BEACON_ORIGIN or BEACON_DATA_DIR in the environment contradicts this command.")
+    return settings
+
+
 def _fill(settings: Settings, clock: Clock) -> str:
     write_key(settings.master_key, os.urandom(KEY_BYTES))
     write_key(settings.log_key, os.urandom(KEY_BYTES))
     Writer(settings.private_db, PRIVATE_SCHEMA).close()
     signer = log_signer(settings)
     Log.open(settings.log_db, signer, clock).close()
+    settings.log_vkey.write_text(f"{signer.vkey}\n", encoding="utf-8")
     return str(signer.vkey)
 
 

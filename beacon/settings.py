@@ -11,30 +11,54 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, SettingsError
 
 from beacon.relay_urls import check_relay_url
+from beacon.wording import plain
 
 CONFIG_NAME: Final = "beacon.toml"
 ENV_PREFIX: Final = "BEACON_"
 ENV_DELIMITER: Final = "__"
 KEY_BYTES: Final = 32
 DAY_MS: Final = 86_400_000
+_DISAGREEMENT: Final = "disagreement"
 
 _KEY_TEXT = re.compile(rb"[0-9a-f]{64}\n?")
-
-Origin = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~/-]{0,127}$")]
-ChainName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")]
-RelayUrl = Annotated[str, AfterValidator(check_relay_url)]
+_ORIGIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~/-]{0,127}")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 
 
 class ConfigurationError(Exception):
     """The service cannot start with these settings or key files. The message says which one and what to do."""
+
+
+def check_origin(text: str) -> str:
+    """Give the text back if it can be a log's origin. Raises ValueError, which says what is wrong."""
+    if scheme := _SCHEME.match(text):
+        raise ValueError(f"leave out {scheme[0]}, as in beacon.example/fair")
+    if not _ORIGIN.fullmatch(text):
+        raise ValueError(
+            "a letter or digit, then up to 127 letters, digits and . _ ~ / - are due, as in beacon.example/fair"
+        )
+    return text
+
+
+def _check_name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("a letter, then up to 63 letters, digits, dots, underscores and hyphens are due")
+    return text
+
+
+Origin = Annotated[str, AfterValidator(check_origin)]
+ChainName = Annotated[str, AfterValidator(_check_name)]
+RelayUrl = Annotated[str, AfterValidator(check_relay_url)]
 
 
 class Section(BaseModel):
@@ -148,7 +172,7 @@ class Settings(BaseSettings):
     )
     data_dir: Path = Field(
         default=Path(),
-        description="Directory of log.db, private.db, log.key and master.key. Relative to this file.",
+        description="Directory of log.db, private.db, log.key, log.vkey and master.key. Relative to this file.",
     )
     default_chain: ChainName = Field(
         default="quicknet", description="Name of the chain that a seal uses when its request names none."
@@ -163,9 +187,10 @@ class Settings(BaseSettings):
     def _chains_agree(self) -> Self:
         names = [chain.name for chain in self.chains]
         if len(set(names)) != len(names):
-            raise ValueError("chains: the same name twice")
+            raise _disagreement("the same name twice", "chains")
         if self.default_chain not in names:
-            raise ValueError(f"default_chain: {self.default_chain!r} is not among the chains ({', '.join(names)})")
+            message = f"the default chain {self.default_chain!r} is not among the chains ({', '.join(names)})"
+            raise _disagreement(message, "default_chain", "chains")
         return self
 
     @classmethod
@@ -202,6 +227,11 @@ class Settings(BaseSettings):
         return self.data_dir / "log.key"
 
     @property
+    def log_vkey(self) -> Path:
+        """The public half of the log's key, for whoever checks a transcript. Nothing reads it here."""
+        return self.data_dir / "log.vkey"
+
+    @property
     def master_key(self) -> Path:
         """The key under which seeds are encrypted at rest."""
         return self.data_dir / "master.key"
@@ -219,13 +249,17 @@ def load_settings(path: Path) -> Settings:
         raise ConfigurationError(f"{file}: {error.strerror}. Make a data directory with `beacon init`.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: not TOML: {error}") from error
-    problems = [*_unknown_keys(values, Settings), *_unknown_variables(os.environ)]
+    problems = [f"{file}: {problem}" for problem in _unknown_keys(values, Settings)]
+    problems += _unknown_variables(os.environ)
     if problems:
-        raise ConfigurationError("\n".join(f"{file}: {problem}" for problem in problems))
+        raise ConfigurationError("\n".join(problems))
     try:
         settings = Settings(**values)
-    except (ValidationError, SettingsError) as error:
-        raise ConfigurationError(f"{file}: {explain(error)}") from error
+    except SettingsError as error:
+        raise ConfigurationError(_no_json(error)) from error
+    except ValidationError as error:
+        found = (f"{_place(file, keys)}: {message}" for keys, message in _explained(error))
+        raise ConfigurationError("\n".join(found)) from error
     return _with_absolute_paths(settings, file.resolve().parent)
 
 
@@ -275,38 +309,90 @@ def _section_of(annotation: Any) -> type[Section] | None:
     return candidate if isinstance(candidate, type) and issubclass(candidate, Section) else None
 
 
-def _unknown_keys(values: Mapping[str, Any], model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+def _unknown_keys(values: Mapping[str, Any], model: type[BaseModel], prefix: tuple[str, ...] = ()) -> Iterator[str]:
     for key, value in values.items():
         if key not in model.model_fields:
-            yield f"unknown key `{prefix}{key}`{_nearest(key, list(model.model_fields))}"
+            yield f"unknown key `{'.'.join((*prefix, key))}`{_nearest_key(key, model)}"
             continue
         below = _section_of(model.model_fields[key].annotation)
         for table in value if isinstance(value, list) else [value]:
             if below is not None and isinstance(table, dict):
-                yield from _unknown_keys(table, below, f"{prefix}{key}.")
+                yield from _unknown_keys(table, below, (*prefix, key))
 
 
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    known = {ENV_PREFIX + ENV_DELIMITER.join(path).upper() for path in setting_names() if path[0] != "chains"}
-    known.add(f"{ENV_PREFIX}CHAINS")
+    known = {_variable(path) for path in setting_names()}
     for name in sorted(environ):
         if name.upper().startswith(ENV_PREFIX) and name.upper() not in known:
-            yield f"unknown variable {name} in the environment{_nearest(name.upper(), sorted(known))}"
+            yield f"{name}: unknown variable of the environment{_nearest_variable(name.upper())}"
 
 
-def _nearest(name: str, known: list[str]) -> str:
-    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+def _variable(path: tuple[str | int, ...]) -> str:
+    """The variable that sets a key. The chains are one variable, all together."""
+    return ENV_PREFIX + ("CHAINS" if path[0] == "chains" else ENV_DELIMITER.join(map(str, path)).upper())
+
+
+def _nearest_key(key: str, model: type[BaseModel]) -> str:
+    """The key of the same table that looks like this one, or the one of any table that has this very name."""
+    matches = difflib.get_close_matches(key, model.model_fields, n=1, cutoff=0.5)
+    return _suggestion(matches or [".".join(path) for path in setting_names() if path[-1] == key], model.model_fields)
+
+
+def _nearest_variable(name: str) -> str:
+    """The variable whose last word this name ends with, or that looks like it."""
+    words = name.removeprefix(ENV_PREFIX)
+    paths = list(setting_names())
+    ending = [path for path in paths if f"_{words}".endswith(f"_{path[-1].upper()}")]
+    candidates = {_variable(path).removeprefix(ENV_PREFIX) for path in ending or paths}
+    matches = difflib.get_close_matches(words, sorted(candidates), n=1, cutoff=0.0 if ending else 0.5)
+    return _suggestion([ENV_PREFIX + match for match in matches], sorted({_variable(path) for path in paths}))
+
+
+def _suggestion(matches: list[str], known: Iterable[str]) -> str:
     return f"; did you mean `{matches[0]}`?" if matches else f"; known are {', '.join(known)}"
 
 
-def explain(error: ValidationError | SettingsError) -> str:
+def explain(error: ValidationError) -> str:
     """Which keys are wrong and why, on one line, without their values."""
-    if isinstance(error, SettingsError):
+    return "; ".join(f"{'.'.join(map(str, keys))}: {message}" for keys, message in _explained(error))
+
+
+def _explained(error: ValidationError) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """The keys of each error and what is wrong there; of what contradicts each other, those the environment sets."""
+    for item in error.errors(include_url=False, include_input=False):
+        keys: tuple[str | int, ...] = item["loc"]
+        if item["type"] == _DISAGREEMENT:
+            suspects = item["ctx"]["keys"]
+            keys = next(((key,) for key in suspects if _set_by((key,)) is not None), (suspects[0],))
+        yield keys, plain(item["msg"], "a table")
+
+
+def _disagreement(message: str, *keys: str) -> PydanticCustomError:
+    """An error of several keys that contradict each other."""
+    return PydanticCustomError(_DISAGREEMENT, "{message}", {"message": message, "keys": keys})
+
+
+def _place(file: Path, keys: tuple[str | int, ...]) -> str:
+    """Where a value comes from: the variable that sets it, else the file, and the keys."""
+    variable = _set_by(keys)
+    if variable is None:
+        return f"{file}: {'.'.join(map(str, keys))}"
+    below = ".".join(map(str, keys[1:])) if keys[0] == "chains" else ""
+    return f"{variable}: {below}" if below else variable
+
+
+def _set_by(keys: tuple[str | int, ...]) -> str | None:
+    """The variable of the environment that sets a value, as it is spelt there; None if none does."""
+    return next((name for name in os.environ if name.upper() == _variable(keys)), None)
+
+
+def _no_json(error: SettingsError) -> str:
+    """The only variable that is JSON is that of the chains."""
+    variable = _set_by(("chains",))
+    if variable is None:
         return str(error)
-    return "; ".join(
-        f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}".removeprefix(": ")
-        for item in error.errors(include_url=False, include_input=False)
-    )
+    example = '[{"name": "quicknet", "relays": ["https://api.drand.sh"]}]'
+    return f"{variable}: not JSON; a list of chains is due, as {example}"
 
 
 def _with_absolute_paths(settings: Settings, base: Path) -> Settings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import re
@@ -28,14 +29,16 @@ from beacon.datadir import log_signer
 from beacon.log import fsck
 from beacon.log.log import Log
 from beacon.sessions.book import Book
-from beacon.settings import ListenSettings, Settings, load_settings, read_key
+from beacon.settings import ConfigurationError, ListenSettings, Settings, load_settings, read_key, write_key
+from beacon.store.errors import SchemaRefused
 from beacon.web.application import build_web
 from beacon.web.server import serve
 from beacon.web.services import SERVICES, Services
-from verifier.fetch import load_chain
+from verifier.fetch import chains_directory, load_chain
 from verifier.note import Note, SigningKey, VerifierKey, open_note
 
 ORIGIN = "beacon.example/fair"
+CHAIN_FILE = str(chains_directory() / "default.json")
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +67,14 @@ def test_init_makes_everything_and_prints_the_key(tmp_path: Path) -> None:
     made = tmp_path / "data"
     document = json.loads(run("init", made, "--origin", ORIGIN, "--json").stdout)
     assert document["origin"] == ORIGIN
-    assert {file.name for file in made.iterdir()} >= {"beacon.toml", "log.key", "master.key", "log.db", "private.db"}
+    assert {file.name for file in made.iterdir()} >= {
+        "beacon.toml",
+        "log.key",
+        "log.vkey",
+        "master.key",
+        "log.db",
+        "private.db",
+    }
     for name in ("log.key", "master.key", "private.db"):
         assert (made / name).stat().st_mode & 0o777 == 0o600, name
     assert made.stat().st_mode & 0o777 == 0o700
@@ -106,29 +116,79 @@ def test_init_prints_no_secret(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--origin", "has space"], "origin"),
-        (["--origin", "a+b"], "origin"),
-        (["--origin", ""], "origin"),
+        (["--origin", "https://beacon.example/fair"], "--origin: leave out https://, as in beacon.example/fair"),
+        (["--origin", "HTTP://x"], "--origin: leave out HTTP://, as in beacon.example/fair"),
+        (["--origin", "has space"], "--origin: a letter or digit, then"),
+        (["--origin", "a+b"], "--origin: a letter or digit, then"),
+        (["--origin", ""], "--origin: a letter or digit, then"),
+        (["--origin", ORIGIN, "--relay", "foo"], "--relay: a relay's URL begins with https:// (or http://)"),
+        (["--origin", ORIGIN, "--relay", "http://x", "--relay", "http://"], "--relay: a relay's URL has a host"),
+        (["--origin", ORIGIN, "--chain-file", "CHAIN"], "the chain default needs at least one"),
+        (
+            ["--origin", ORIGIN, "--chain-file", "CHAIN", "--chain", "default", "--relay", "http://x"],
+            "two chains have the name default",
+        ),
         (["--origin", ORIGIN, "--chain", "nothing"], "there is no chain 'nothing'; there are default"),
         (["--origin", ORIGIN, "--chain", "testnet-unchained-3s"], "needs at least one relay"),
-        (["--origin", ORIGIN, "--chain", "quicknet", "--relay", "ftp://x"], "relays"),
-        (["--origin", ORIGIN, "--chain", "quicknet", "--chain", "quicknet"], "the same name twice"),
+        (["--origin", ORIGIN, "--chain", "quicknet", "--relay", "ftp://x"], "--relay: a relay's URL begins"),
+        (["--origin", ORIGIN, "--chain", "quicknet", "--chain", "quicknet"], "--chain: quicknet is given twice"),
         (["--origin", ORIGIN, "--chain-file", "/nonexistent.json"], "nonexistent"),
         ([], "--origin"),
     ],
 )
 def test_a_refused_init_leaves_nothing(tmp_path: Path, arguments: list[str], says: str) -> None:
-    assert says in run("init", tmp_path / "data", *arguments, code=2).output
+    arguments = [CHAIN_FILE if argument == "CHAIN" else argument for argument in arguments]
+    output = run("init", tmp_path / "data", *arguments, code=2).output
+    assert says in output
+    assert ".data." not in output
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("name", "value"), [("BEACON_DATA_DIR", "/elsewhere"), ("BEACON_ORIGIN", "other.example")])
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("BEACON_DATA_DIR", "/elsewhere", "contradicts"),
+        ("BEACON_ORIGIN", "other.example", "contradicts"),
+        ("BEACON_DEFAULT_CHAIN", "other", "BEACON_DEFAULT_CHAIN: the default chain 'other' is not among"),
+        ("BEACON_LISTEN__PORT", "http", "BEACON_LISTEN__PORT: a whole number is due"),
+    ],
+)
 def test_init_refuses_an_environment_that_contradicts_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str, says: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert "contradicts" in run("init", tmp_path / "data", "--origin", ORIGIN, code=2).output
+    output = run("init", tmp_path / "data", "--origin", ORIGIN, code=2).output
+    assert says in output
+    assert ".data." not in output
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (lambda place: OSError(errno.ENOSPC, "No space left on device", str(place)), 2),
+        (lambda place: SchemaRefused(f"{place}: altered"), 1),
+        (lambda place: ConfigurationError(f"{place}: refused"), 2),
+    ],
+)
+def test_init_names_no_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Callable[[Path], Exception], code: int
+) -> None:
+    def failing(path: Path, _key: bytes) -> None:
+        assert path.parent.parent == tmp_path.resolve()
+        raise error(path)
+
+    monkeypatch.setattr("beacon.datadir.write_key", failing)
+    output = run("init", tmp_path / "data", "--origin", ORIGIN, code=code).output
+    assert f"Error: {tmp_path / 'data'}/master.key: " in output
+    assert ".data." not in output
+    assert not list(tmp_path.iterdir())
+
+
+def test_relays_alone_are_the_default_chains(tmp_path: Path) -> None:
+    run("init", tmp_path / "data", "--origin", ORIGIN, "--relay", "http://127.0.0.1:1")
+    [chain] = load_settings(tmp_path / "data").chains
+    assert (chain.name, chain.relays) == ("quicknet", ["http://127.0.0.1:1"])
 
 
 def test_init_copies_the_info_of_another_chain(tmp_path: Path) -> None:
@@ -147,11 +207,37 @@ def test_test_networks_are_for_sandbox_hosts(tmp_path: Path) -> None:
     assert [chain.sandbox_only for chain in load_settings(tmp_path / "data").chains] == [False, True]
 
 
-def test_a_log_key_of_another_origin_is_not_the_logs(directory: Path) -> None:
-    config = directory / "beacon.toml"
-    config.write_text(config.read_text().replace(ORIGIN, "other.example"), encoding="utf-8")
-    result = run("serve", "--dir", directory, code=1)
-    assert "LogDamaged" in result.output
+@pytest.mark.parametrize("what", ["origin", "variable", "key"])
+def test_a_log_that_was_signed_otherwise_is_a_matter_of_configuration(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    signed = log_signer(load_settings(directory)).vkey
+    if what == "origin":
+        config = directory / "beacon.toml"
+        config.write_text(config.read_text().replace(ORIGIN, "other.example"), encoding="utf-8")
+    elif what == "variable":
+        monkeypatch.setenv("BEACON_ORIGIN", "other.example")
+    else:
+        (directory / "log.key").unlink()
+        write_key(directory / "log.key", bytes(32))
+    for command in (["serve"], ["log", "check"], ["log", "rebuild"]):
+        output = run(*command, "--dir", directory, code=2).output
+        assert f"this log was signed as {ORIGIN} (key id {signed.key_id.hex()})" in output
+        assert "origin or log.key is from another directory" in output
+        assert "Usage:" not in output
+
+
+def test_a_checkpoint_that_cannot_be_read_is_damage(directory: Path) -> None:
+    with closing(sqlite3.connect(directory / "log.db")) as db, db:
+        triggers = db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            db.execute(f"DROP TRIGGER {name}")
+        db.execute("UPDATE checkpoints SET note = 'nothing'")
+        for _, sql in triggers:
+            db.execute(sql)
+    output = run("serve", "--dir", directory, code=1).output
+    assert "Error: the log is damaged: checkpoint 1 is not one that" in output
+    assert "Damaged" not in output
 
 
 # serve
@@ -400,7 +486,19 @@ def test_a_log_under_another_key_is_not_accepted(directory: Path) -> None:
     other = str(SigningKey(bytes(32), ORIGIN).vkey)
     assert "DAMAGED" in run("log", "check", "--file", directory / "log.db", "--log-key", other, code=1).output
     assert "belong together" in run("log", "check", "--log-key", other, code=2).output
-    assert "vkey" in run("log", "check", "--file", directory / "log.db", "--log-key", "x", code=2).output
+    for wrong in ("x", "a+b", "x" * 5000, str(directory / "beacon.toml"), str(directory / "nothing.vkey")):
+        output = run("log", "check", "--file", directory / "log.db", "--log-key", wrong, code=2).output
+        assert "--log-key: neither a verifier key nor a file that holds one" in output
+
+
+def test_the_logs_key_is_in_a_file_that_every_check_takes(directory: Path, tmp_path: Path) -> None:
+    vkey = str(log_signer(load_settings(directory)).vkey)
+    assert (directory / "log.vkey").read_text(encoding="utf-8") == f"{vkey}\n"
+    moved = tmp_path / "a+b.vkey"
+    shutil.copyfile(directory / "log.vkey", moved)
+    for given in (vkey, directory / "log.vkey", moved):
+        checked = run("log", "check", "--file", directory / "log.db", "--log-key", given)
+        assert "every check passed" in checked.output
 
 
 def test_every_group_teaches_without_arguments() -> None:

@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -23,11 +23,22 @@ from beacon import logs
 from beacon.clock import SystemClock
 from beacon.errors import PROBLEMS, ApiError
 from beacon.log.log import Log
+from beacon.rounds.health import RelayHealth
+from beacon.rounds.refusals import Reason
 from beacon.rounds.rounds import ChainStatus
-from beacon.sessions.requests import ContributionRequest, DrawRequest, SealRequest, VoidRequest, Written
+from beacon.sessions.requests import (
+    ContributionRequest,
+    DrawRequest,
+    RevealRequest,
+    SealRequest,
+    VoidRequest,
+    Written,
+)
 from beacon.settings import LimitSettings, Settings
 from beacon.store.errors import LogDamaged, OutcomeUnknown, WriteFailed, WriterStopped
 from beacon.web.application import build_web
+from beacon.web.problems import worded
+from beacon.web.relay_watch import REPEAT_SECONDS, RelayWatch, explanation, utc
 from beacon.web.requests import parse_model
 from beacon.web.services import SERVICES, Chain, Services
 from verifier.drand import VerifiedRound
@@ -101,6 +112,8 @@ class FakeSessions:
 @dataclass
 class FakeRounds:
     problem: str | None = None
+    stale: bool = False
+    relays: tuple[RelayHealth, ...] = ()
 
     def trouble(self, _chain_hash: bytes) -> str | None:
         return self.problem
@@ -119,7 +132,9 @@ class FakeRounds:
 
     def status(self, chain_hash: bytes) -> ChainStatus:
         newest = self.newest(chain_hash)
-        return ChainStatus(QUICKNET, newest, self.problem, (), 0, 1000, stale=False, evidence=(), waiters=0, relays=())
+        return ChainStatus(
+            QUICKNET, newest, self.problem, (), 0, 1000, self.stale, evidence=(), waiters=0, relays=self.relays
+        )
 
 
 @dataclass
@@ -339,7 +354,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 BAD_SEALS: list[tuple[Any, str, str]] = [
     ([], "invalid-request", "object"),
-    ({}, "invalid-request", "/recipes: Field required"),
+    ({}, "invalid-request", "/recipes: it is missing"),
     (SEAL | {"colour": 1}, "invalid-request", "/colour"),
     (SEAL | {"round": "5"}, "invalid-request", "/round"),
     (SEAL | {"round": True}, "invalid-request", "/round"),
@@ -498,8 +513,40 @@ def test_any_body_is_a_request_or_a_refusal(body: bytes) -> None:
         if isinstance(outcome, ApiError):
             assert 400 <= outcome.problem.status < 500
             assert json.dumps(outcome.extra).encode()
+            assert_plain(worded(outcome))
         else:
             assert isinstance(outcome, model)
+
+
+INSIDES = re.compile("Input should|Value error|Field required|[a-z] should|instance of|[A-Z][a-z]+Request|Extra inputs")
+
+
+def assert_plain(document: dict[str, Any]) -> None:
+    messages = [item["message"] for item in document.get("errors", [])]
+    assert not any(INSIDES.search(message) for message in messages), messages
+    if messages:
+        assert any(document["detail"].endswith(f": {message}") for message in messages) or len(messages) == 20
+
+
+@pytest.mark.parametrize("model", [SealRequest, ContributionRequest, DrawRequest, RevealRequest, VoidRequest])
+def test_no_refused_field_shows_what_validates_it(model: type[BaseModel]) -> None:
+    values: list[Any] = [None, True, -1, 1.5, 2**60, "", "x", "A: Input should be a valid list", [], [1], [[]], {}]
+    values += [{"a": 1}, [{"id": 1}], [{"name": 1}], [{"id": "a", "key": 1, "Value error, ": 1}]]
+    refused = set()
+    for field_name in [*model.model_fields, "unknown"]:
+        for value in values:
+            outcome = request_or_refusal(json.dumps({field_name: value}).encode(), model)
+            if isinstance(outcome, ApiError):
+                refused.add(field_name)
+                assert_plain(worded(outcome))
+    assert refused == {*model.model_fields, "unknown"}
+
+
+async def test_a_participant_that_is_no_object_is_told_so(world: World) -> None:
+    response = await world.client.post("/v1/sessions", json=SEAL | {"participants": ["white"]}, headers=AUTH)
+    document = await problem_of(response, "invalid-request")
+    assert document["detail"] == "/participants/0: an object is due"
+    assert document["errors"] == [{"path": "/participants/0", "message": "an object is due"}]
 
 
 def request_or_refusal(body: bytes, model: type[BaseModel]) -> BaseModel | ApiError:
@@ -617,19 +664,92 @@ def test_logs_mask_telling_names_and_print_no_locals(style: str, output: io.Stri
 async def test_health_and_readiness(world: World) -> None:
     assert (await world.client.get("/healthz")).status == 200
     response = await world.client.get("/readyz")
+    fine = {"trouble": None, "detail": None, "failing_relays": []}
     assert (response.status, await response.json()) == (
         200,
-        {"ready": True, "stopped": None, "chains": {"quicknet": None}},
+        {"ready": True, "stopped": None, "chains": {"quicknet": fine}},
     )
-    world.rounds.problem = "no-verified-round"
+    world.rounds.problem = "clock-unsure"
+    world.rounds.stale = True
+    world.rounds.relays = (failing("https://user:secret@relay.example/key"), RelayHealth("https://other.example"))
     response = await world.client.get("/readyz")
-    assert (response.status, (await response.json())["chains"]) == (503, {"quicknet": "no-verified-round"})
+    assert (response.status, (await response.json())["chains"]["quicknet"]) == (
+        503,
+        {
+            "trouble": "clock-unsure",
+            "detail": f"no new round since {utc(QUICKNET.time(1000))}; are the relays reachable?",
+            "failing_relays": [
+                {"relay": "https://relay.example", "reason": "unreachable", "time": 1_700_000_000_000, "in_a_row": 1}
+            ],
+        },
+    )
     assert (await world.client.get("/healthz")).status == 200
     world.rounds.problem = None
     world.stopped.append("a commit failed")
     for path in ("/healthz", "/readyz"):
         response = await world.client.get(path)
         assert (response.status, (await response.json())["stopped"]) == (503, "a commit failed")
+
+
+def failing(url: str, reason: Reason = Reason.UNREACHABLE) -> RelayHealth:
+    health = RelayHealth(url)
+    health.failed(reason, 1.0, 1_700_000_000_000, 0.0)
+    return health
+
+
+def status(**changes: Any) -> ChainStatus:
+    newest = VerifiedRound(QUICKNET, 1000, b"\x01" * 48, None)
+    given = {"newest": newest, "trouble": "clock-unsure", "expected": 1000, "stale": True} | changes
+    return ChainStatus(QUICKNET, wanted=(), overdue=0, evidence=(), waiters=0, relays=(), **given)
+
+
+@pytest.mark.parametrize(
+    ("known", "says"),
+    [
+        (status(trouble=None, stale=False), None),
+        (status(), "no new round since 2023-08-23T15:59:24Z; are the relays reachable?"),
+        (status(newest=None, trouble="no-verified-round"), "no round was verified yet; are the relays reachable?"),
+        (status(newest=None, trouble="no-verified-round", expected=0), "the first round comes at 2023-08-23T15:09:27Z"),
+        (status(stale=False), "round 1000, of 2023-08-23T15:59:24Z, is ahead of this machine's clock; is the clock"),
+        (status(trouble="chain-broken"), PROBLEMS["chain-broken"].title),
+    ],
+)
+def test_the_trouble_of_a_chain_is_told_with_what_to_look_at(known: ChainStatus, says: str | None) -> None:
+    told = explanation(known)
+    assert told == says if says is None or told is None else says in told
+
+
+def test_a_chain_that_has_ended_is_told_so() -> None:
+    ended = replace(QUICKNET, last_round=1000)
+    newest = VerifiedRound(ended, 1000, b"\x01" * 48, None)
+    told = explanation(replace(status(), chain=ended, newest=newest))
+    assert told == "the chain ended with round 1000 at 2023-08-23T15:59:24Z"
+
+
+def test_relays_none_of_which_gives_rounds_are_warned_of_again_and_again(world: World, output: io.StringIO) -> None:
+    def look(now: float) -> list[dict[str, Any]]:
+        output.seek(0)
+        output.truncate()
+        watch.look(now)
+        return [json.loads(line) for line in output.getvalue().splitlines()]
+
+    watch = RelayWatch(world.services)
+    first, second = failing("http://a.example:1/secret"), RelayHealth("https://b.example")
+    world.rounds.problem, world.rounds.relays, world.rounds.stale = "clock-unsure", (first, second), True
+    assert look(0.0) == []
+    second.failed(Reason.TLS, 1.0, 0, 0.0)
+    [line] = look(1.0)
+    assert (line["level"], line["event"], line["chain"]) == ("warning", "no relay gives a round", "quicknet")
+    assert line["relays"] == ["http://a.example:1: unreachable", "https://b.example: tls"]
+    assert "no new round since" in line["trouble"]
+    assert look(2.0) == look(1.0 + REPEAT_SECONDS - 0.1) == []
+    assert len(look(1.0 + REPEAT_SECONDS)) == 1
+    world.rounds.stale = False
+    [line] = look(400.0)
+    assert (line["level"], line["event"], line["round"]) == ("info", "new rounds again", 1000)
+    assert look(401.0) == []
+    world.rounds.stale = True
+    assert len(look(402.0)) == 1
 
 
 # Chains

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from beacon.errors import PROBLEMS, ApiError
 from beacon.web.problems import row_document
+from beacon.web.relay_watch import report
 from beacon.web.services import SERVICES
 from beacon.web.session_routes import json_response
 
@@ -27,10 +28,10 @@ async def healthz(request: web.Request) -> web.Response:
 async def readyz(request: web.Request) -> web.Response:
     """200 when sessions can be sealed on the default chain now; 503 with what stands in the way."""
     services = request.app[SERVICES]
-    trouble = {chain.name: services.rounds.trouble(chain.info.hash) for chain in services.chains}
+    chains = {chain.name: report(services.rounds.status(chain.info.hash)) for chain in services.chains}
     stopped = services.stopped()
-    ready = not stopped and trouble[services.settings.default_chain] is None
-    return json_response({"ready": ready, "stopped": stopped, "chains": trouble}, status=200 if ready else UNAVAILABLE)
+    ready = not stopped and chains[services.settings.default_chain]["trouble"] is None
+    return json_response({"ready": ready, "stopped": stopped, "chains": chains}, status=200 if ready else UNAVAILABLE)
 
 
 @routes.get("/problems/{code}")

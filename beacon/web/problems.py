@@ -10,6 +10,7 @@ from beacon import logs
 from beacon.errors import PROBLEMS, ApiError
 from beacon.store.errors import StoreError
 from beacon.web.services import REQUEST_ID
+from beacon.wording import plain
 from verifier.encoding import encode_json
 
 PROBLEM_TYPE: Final = "application/problem+json"
@@ -48,11 +49,25 @@ def problem(error: ApiError, request: web.Request, headers: dict[str, str] | Non
         headers["Retry-After"] = str(max(1, error.retry_after))
     if row.status == web.HTTPUnauthorized.status_code:
         headers["WWW-Authenticate"] = 'Bearer realm="fair-beacon"'
-    document = row_document(error.code) | {"detail": error.detail, "request_id": request[REQUEST_ID]}
+    document = row_document(error.code) | worded(error) | {"request_id": request[REQUEST_ID]}
     document |= {name: value for name, value in error.extra.items() if name not in document}
     return web.Response(
         status=row.status, body=encode_json(document), content_type=PROBLEM_TYPE, headers=headers or None
     )
+
+
+def worded(error: ApiError) -> dict[str, Any]:
+    """The detail of an error, and what a model refused of a body (`path` and `message` of each), in plain words."""
+    listed = error.extra.get("errors")
+    if not listed:
+        return {"detail": error.detail}
+    details = {_refused(item): _refused(item | {"message": plain(item["message"])}) for item in listed}
+    errors = [item | {"message": plain(item["message"])} for item in listed]
+    return {"detail": details.get(error.detail, error.detail), "errors": errors}
+
+
+def _refused(item: dict[str, str]) -> str:
+    return f"{item['path'] or 'the body'}: {item['message']}"
 
 
 def row_document(code: str) -> dict[str, Any]:
