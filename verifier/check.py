@@ -17,7 +17,7 @@ from verifier.encoding import encode_json
 from verifier.errors import Code, FormatError, VerificationError
 from verifier.evidence import LogClaim, Witnesses
 from verifier.note import VerifierKey
-from verifier.outcomes import Outcomes, Seeds, unseen
+from verifier.outcomes import Outcomes, Seeds, facts, unseen
 from verifier.policy import Policy
 from verifier.session import Session, collect
 from verifier.transcript import Transcript, parse_transcript, rounds_used
@@ -66,6 +66,7 @@ class _Check:
         self.log = LogClaim(transcript, session, trust.log_key, trust.policy)
         self.remarks: list[str] = list(rules.remarks(session, self.chain))
         self.outcomes = Outcomes(session)
+        self.absent: list[str] = []
 
     def verdict(self) -> Verdict:
         log = self.log.claim()
@@ -92,6 +93,7 @@ class _Check:
             self.remarks,
             self.outcomes.rows,
             unseen=unseen(self.session),
+            facts={"absent": [*self.absent], **facts(self.session)},
             sandbox_asked=self.trust.sandbox,
             require_proven=self.trust.require_proven,
         )
@@ -220,8 +222,8 @@ class _Check:
         end = self.session.end
         if end is not None and self.transcript.consecutive and self.witnesses.covers(end.index):
             return State.PROVEN, "every leaf from the seal to the end was read, under a witnessed checkpoint"
-        text = "the operator says that its log holds nothing else of this session (an audit of the log proves it)"
-        return State.TRUSTED, text
+        text = "the operator says that its log holds nothing else of this session; a document proves it only with every"
+        return State.TRUSTED, f"{text} leaf from the seal to the end under a checkpoint that your witnesses cosigned"
 
     def _contributions(self) -> tuple[State, str]:
         items: list[entries.Contribution | entries.CallContribution] = [
@@ -230,14 +232,29 @@ class _Check:
         items += [item for call in self.session.calls.values() for item in call.entry.contributions]
         relayed = sorted({item.participant for item in items if item.signature is None})
         signed = sorted({item.participant for item in items if item.signature is not None})
+        self._note_absent({*relayed, *signed})
+        absent = f"listed but absent: {_names(self.absent)}" if self.absent else ""
+        others = f"; {absent}" if absent else ""
         if relayed:
             text = f"the host {self.seal.host} relayed {_names(relayed)}"
-            return State.TRUSTED, text + (f"; {_names(signed)} signed" if signed else "")
+            return State.TRUSTED, text + (f"; {_names(signed)} signed" if signed else "") + others
         if signed:
-            return State.PROVEN, f"{_names(signed)} signed"
+            return State.PROVEN, f"{_names(signed)} signed{others}"
         if self.seal.close_at is not None and self.session.close is None and self.session.end is None:
             return State.UNKNOWN, "contributions are not closed yet"
-        return State.PROVEN, "no participant took part"
+        return State.PROVEN, "no participant took part" + (f" ({absent})" if absent else "")
+
+    def _note_absent(self, present: set[str]) -> None:
+        """Who was listed and did not contribute, once nobody can any more; what cannot be told apart is a remark."""
+        seal, session = self.seal, self.session
+        if (session.close is None and session.end is None) or (seal.close_at is None and not session.live):
+            return
+        self.absent = [participant.id for participant in seal.participants if participant.id not in present]
+        if self.absent or (seal.close_at is not None and not present):
+            self.remarks.append(
+                "Who is absent may have sent a contribution: a host that withholds contributions looks the same. "
+                f"min_contributions of the seal was {seal.min_contributions}."
+            )
 
     def _custody(self) -> tuple[State, str]:
         seal, void = self.seal, self.session.void
@@ -250,15 +267,31 @@ class _Check:
         if seal.timelock is not None:
             text = f"sealed by timelock to round {seal.timelock.round}; this verifier does not open timelocks yet"
             return State.UNKNOWN, text
-        if void is not None and void.entry.reason == "no-round":
-            text = "void (no-round): the operator is trusted that it could not have the round at the time"
-            return State.TRUSTED, text
         if void is not None:
-            return State.TRUSTED, f"void ({void.entry.reason}): {holder} is trusted that it could not be finished"
+            return State.TRUSTED, f"void ({void.entry.reason}): {self._gave_up(void.entry.reason, holder)}"
         if self.session.live:
             return State.TRUSTED, f"{holder} could refuse a draw, but know none before its round"
         text = f"{holder} held the seed: it could know every draw from the round on, and refuse to reveal"
         return State.TRUSTED, text
+
+    def _gave_up(self, reason: str, holder: str) -> str:
+        """Whose decision or failure a void was, and what that party is trusted about (6.12)."""
+        host, due = f"the host {self.seal.host}", "the first call" if self.session.live else "the round"
+        match reason:
+            case "host":
+                return f"{host} gave the session up by its own decision, before {due}"
+            case "below-minimum":
+                count, least = len(self.session.contributions), self.seal.min_contributions
+                text = f"{count} of at least {least} contributions came"
+                return f"{text}; the operator and {host} are trusted that they kept none back"
+            case "missed-close":
+                return f"the operator is trusted that it could not close the contributions before {due}"
+            case "no-round":
+                return "the operator is trusted that it could not have the round at the time"
+            case "missed-reveal":
+                return f"{holder} held the seed and did not reveal it, though what it needed had come"
+            case _:
+                return f"{holder} ended the session without a result"
 
     # --- attachments, witnessed --------------------------------------------------------------------------------
 

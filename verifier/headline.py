@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from verifier import entries
 from verifier.encoding import Json
@@ -19,10 +19,11 @@ def conclude(
     outcomes: Sequence[dict[str, Json]],
     *,
     unseen: Sequence[dict[str, Json]] = (),
+    facts: Mapping[str, Json],
     sandbox_asked: bool,
     require_proven: bool,
 ) -> Verdict:
-    """The verdict on a session whose claims are known."""
+    """The verdict on a session whose claims are known. facts: what its `session` says beside the seal and the draws."""
     seal = session.seal.entry
     code, sentence = _decide(session, claims)
     if seal.sandbox:
@@ -32,9 +33,10 @@ def conclude(
             sentence += " (exit 0 only with --sandbox)"
     if require_proven and code == Exit.FAIR and not _proven(claims):
         code = Exit.UNDECIDED
+        sentence += " That is less than the proof that --require asks for."
     if seal.replaces is not None:
         sentence = f"Re-run of {seal.replaces.hex()}: {sentence}"
-    facts: dict[str, Json] = {
+    shown: dict[str, Json] = {
         "session": session.seal.leaf.hex(),
         "host": seal.host,
         "host_seq": seal.host_seq,
@@ -43,11 +45,12 @@ def conclude(
         "custody": seal.custody,
         "sandbox": seal.sandbox,
         "replaces": seal.replaces.hex() if seal.replaces is not None else None,
+        **facts,
         "draws": dict(drawn_counts(session)),
         "outcomes": list(outcomes),
         "would_have_been": list(unseen),
     }
-    return Verdict(sentence, code, tuple(claims), tuple(remarks), facts)
+    return Verdict(sentence, code, tuple(claims), tuple(remarks), shown)
 
 
 def receipt(log: Claim, transcript: Transcript) -> Verdict:

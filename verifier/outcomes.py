@@ -58,11 +58,45 @@ class Seeds:
         self.findings.append(Finding(ClaimName.SEED, "4.1", text, index))
 
 
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What the stream of a draw is keyed with: `seed` is s_k, `binding` is B, 32 bytes each; None: it is not shown."""
+
+    seed: bytes | None
+    binding: bytes | None
+
+    def as_dict(self) -> dict[str, Json]:
+        """Hex, or null."""
+        return {
+            "seed": self.seed.hex() if self.seed is not None else None,
+            "binding": self.binding.hex() if self.binding is not None else None,
+        }
+
+
+def keys(session: Session, call: Logged[entries.Call] | None, seed: bytes | None) -> Keys:
+    """The keys of a match, or of one call of a live session; `seed` is s_k as far as it is known."""
+    event = _round(session, call)
+    return Keys(seed, _binding(session, call, event) if event is not None else None)
+
+
+def revealed(session: Session) -> bytes | None:
+    """The seed that the session's end shows, 32 bytes: s_1 of a match, the last link called of a live session."""
+    return session.end.entry.seed if session.end is not None else None
+
+
+def facts(session: Session) -> dict[str, Json]:
+    """For redoing it by hand, in hex or null: S once contributions are closed, and a match's seed and B."""
+    final = session.seal.entry.close_at is None or session.close is not None
+    shown = keys(session, None, revealed(session)).as_dict()
+    return {"session_digest": session.digest().hex() if final else None, **shown}
+
+
 @dataclass(slots=True)
 class Outcomes:
     """The claim `outcomes`, and the rows of what was drawn, as the document says it; 10,000 of them at the most.
 
-    `lost` names the deals whose deck cannot be followed any more, since one of their draws could not be made again.
+    A live session's rows have k, seed and binding of their own. `lost` names the deals whose deck cannot be followed
+    any more, since one of their draws could not be made again.
     """
 
     session: Session
@@ -80,26 +114,21 @@ class Outcomes:
         for draw in session.draws:
             name = draw.entry.recipe
             call = session.call_of(draw.entry.draw)
-            seed, event = self._seed(draw.entry), _round(session, call)
+            key = keys(session, call, draw.entry.seed if session.live else revealed(session))
+            own: dict[str, Json] = {"draw": draw.entry.draw, **key.as_dict()} if session.live else {}
             for n, claimed in enumerate(draw.entry.outcomes[: MAX_ROWS - len(self.rows)], draw.entry.n):
-                self.rows.append({"recipe": name, "n": n, "purpose": draw.entry.purpose, "outcome": claimed})
-            if event is None or seed is None:
-                missing = "the seed" if seed is None else "a round"
+                self.rows.append({"recipe": name, "n": n, "purpose": draw.entry.purpose, "outcome": claimed, **own})
+            if key.seed is None or key.binding is None:
+                missing = "the seed" if key.seed is None else "a round"
                 self.lost.add(name)
                 continue
-            bound = _binding(session, call, event)
             for n, claimed in enumerate(draw.entry.outcomes, draw.entry.n):
-                self._redraw(draw, n, claimed, Stream(seed, bound, name, n))
+                self._redraw(draw, n, claimed, Stream(key.seed, key.binding, name, n))
             drawn += len(draw.entry.outcomes)
         if missing is not None:
             return State.UNKNOWN, f"{missing} that the draws rest on has not been shown"
         many = "s" * (drawn != 1)
         return State.PROVEN, f"{drawn} draw{many} recomputed from the seed, the round and the contributions"
-
-    def _seed(self, draw: entries.Draw) -> bytes | None:
-        if self.session.live:
-            return draw.seed
-        return self.session.end.entry.seed if self.session.end is not None else None
 
     def _redraw(self, draw: Logged[entries.Draw], n: int, claimed: Json, stream: Stream) -> None:
         name = draw.entry.recipe
