@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
@@ -14,7 +16,8 @@ from click.testing import CliRunner
 from tests import builder
 from tests.builder import LOG_KEY, POLICY, QUICKNET, ROUNDS, Story, at, live, match, raffle
 from verifier import merkle
-from verifier.cli import _progress, main
+from verifier.cli import main
+from verifier.cli_common import progress
 from verifier.report import MAX_FINDINGS, MAX_OUTCOMES
 from verifier.tlog_proof import TlogProof
 from verifier.verdict import UNKNOWABLE, ClaimName
@@ -205,6 +208,111 @@ def test_remarks_are_shown(run, write):
     assert "Remarks\n  The reveal says" in run("check", "odd.json", "--log-key", VKEY).stdout
 
 
+def claim(document, name, *options):
+    """(state, text, remarks) of one claim in the answer of `check --json`."""
+    result = CliRunner().invoke(main, ["check", "-", "--log-key", VKEY, "--json", *options], input=document)
+    answer = json.loads(result.stdout)
+    found = next(item for item in answer["claims"] if item["claim"] == name)
+    return found["state"], found["text"], answer["remarks"]
+
+
+def data(story):
+    return builder.data(story.document())
+
+
+WITHHELD = "a host that withholds contributions looks the same"
+
+
+def test_who_was_listed_and_is_absent_is_named(run, write):
+    nobody = Story().seal().close(9.1).round(1005, 15.9).draw("turn", 16).reveal(20)
+    state, text, remarks = claim(data(nobody), "contributions")
+    assert (state, text) == ("PROVEN", "no participant took part (listed but absent: 'white', 'black')")
+    assert WITHHELD in remarks[0]
+    assert "min_contributions of the seal was 0." in remarks[0]
+    write("nobody.json", nobody)
+    shown = run("check", "nobody.json", "--log-key", VKEY).stdout
+    assert text in shown
+    assert f"Remarks\n  {remarks[0]}\n" in shown
+    one = Story().seal(min_contributions=1).contribute("white", 6.5).close(9.1)
+    state, text, remarks = claim(data(one), "contributions")
+    assert (state, text) == ("TRUSTED", "the host club relayed 'white'; listed but absent: 'black'")
+    assert "min_contributions of the seal was 1." in remarks[0]
+    signed = Story().seal(participants=[{"id": "white", "key": builder.public_key("white")}, {"id": "black"}])
+    signed.contribute("white", 6.5, signature=signed.signature("white", b"white")).close(9.1)
+    assert claim(data(signed), "contributions")[:2] == ("PROVEN", "'white' signed; listed but absent: 'black'")
+
+
+def test_absence_is_no_matter_before_the_end_or_where_nothing_is_taken():
+    assert claim(data(Story().seal().contribute("white", 6.5)), "contributions")[2] == []
+    assert claim(data(raffle().reveal(20)), "contributions") == ("PROVEN", "no participant took part", [])
+    assert claim(data(match().reveal(135)), "contributions")[2] == []
+    assert claim(data(live().reveal(20)), "contributions")[2] == []
+
+
+def test_an_open_session_without_any_contribution_is_remarked():
+    story = Story().seal(participants=[], open=True).close(9.1)
+    state, text, remarks = claim(data(story), "contributions")
+    assert (state, text) == ("PROVEN", "no participant took part")
+    assert WITHHELD in remarks[0]
+
+
+def test_all_absent_participants_are_in_the_json():
+    names = [f"player {number}" for number in range(9)]
+    story = Story(links=8).seal(profile="live", close_at=None, participants=[{"id": name} for name in names])
+    story.call("turn", 1.8, {"player 3": b"x"}).round(1002, 6.8).answer(1, 6.81).reveal(20)
+    answer = json.loads(CliRunner().invoke(main, ["check", "-", "--json"], input=data(story)).stdout)
+    assert answer["session"]["absent"] == [name for name in names if name != "player 3"]
+    assert any(WITHHELD in remark for remark in answer["remarks"])
+
+
+@pytest.mark.parametrize(
+    ("story", "text"),
+    [
+        (lambda: Story().seal().void("host", 7), "void (host): the host club gave the session up by its own decision, before the round"),
+        (
+            lambda: Story(links=8).seal(profile="live").void("host", 2.5),
+            "void (host): the host club gave the session up by its own decision, before the first call",
+        ),
+        (
+            lambda: Story().seal(min_contributions=2).contribute("white", 6.5).void("below-minimum", 9.1),
+            "void (below-minimum): 1 of at least 2 contributions came; the operator and the host club are trusted that they kept none back",
+        ),
+        (
+            lambda: Story().seal().void("missed-close", 15.9),
+            "void (missed-close): the operator is trusted that it could not close the contributions before the round",
+        ),
+        (
+            lambda: Story().seal(close_at=None, participants=[]).void("no-round", 615),
+            "void (no-round): the operator is trusted that it could not have the round at the time",
+        ),
+        (
+            lambda: Story().seal(custody="host", close_at=None, participants=[]).round(1005, 15.9).void("missed-reveal", 700),
+            "void (missed-reveal): the host club held the seed and did not reveal it, though what it needed had come",
+        ),
+        (
+            lambda: Story().seal(close_at=None, participants=[]).round(1005, 15.9).void("missed-reveal", 700),
+            "void (missed-reveal): the operator held the seed and did not reveal it, though what it needed had come",
+        ),
+    ],
+)  # fmt: skip
+def test_a_void_says_whose_it_is(story, text):
+    assert claim(data(story()), "custody")[:2] == ("TRUSTED", text)
+
+
+def test_less_than_the_proof_that_was_asked_for_is_said(run, good):
+    result = run("check", good, "--log-key", VKEY, "--require", "proven")
+    assert result.exit_code == 2
+    assert result.stdout.splitlines()[0].endswith(" That is less than the proof that --require asks for.")
+
+
+def test_what_a_transcript_alone_cannot_prove_is_said(good, tmp_path):
+    state, text, _ = claim((tmp_path / good).read_bytes(), "sole")
+    assert (state, "your witnesses cosigned" in text, "audit" in text) == ("TRUSTED", True, False)
+    shown = " ".join(CliRunner().invoke(main, ["check", "--help"]).stdout.split())
+    assert "Without witnesses the best that one transcript can reach" in shown
+    assert "Needs --policy, and a log that its witnesses cosign." in shown
+
+
 def test_colour_only_where_a_terminal_is(good, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(main, ["check", good], color=True)
@@ -249,8 +357,43 @@ def test_a_refused_document_says_its_code(run, write):
 def test_a_document_that_is_too_large_is_refused(run, tmp_path):
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(64 * 1024 * 1024 + 1)
-    assert failed(run("check", "huge"), "usage")
-    assert failed(run("check", "-", stdin=b" " * (64 * 1024 * 1024 + 1)), "usage")
+    assert failed(run("check", "huge"), "huge has more than 67108864 bytes")
+    assert failed(run("check", "-", stdin=b" " * (64 * 1024 * 1024 + 1)), "standard input has more than")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("check", "missing.json"), "cannot read missing.json: No such file or directory\n"),
+        (("check", "good.json", "--log-key", "no.vkey"), "--log-key: 'no.vkey' is neither a file nor a key (name+id+key)\n"),
+        (("check", "good.json", "--log-key", ""), "--log-key: '' is neither a file nor a key (name+id+key)\n"),
+        (("check", "good.json", "--log-key", "a+b+c"), "--log-key: the key id: not lower-case hexadecimal of even length\n"),
+        (("check", "good.json", "--log-key", "good.json"), "--log-key: the file good.json holds no key: "),
+        (("check", "good.json", "--log-key", "."), "--log-key: cannot read .: Is a directory\n"),
+        (("check", "good.json", "--log-key", str(builder.WITNESSES["w1"].vkey)), "--log-key: a log signs with Ed25519 (type 1)"),
+        (("check", "good.json", "--log-key", f"{VKEY}{'A' * 300}"), "--log-key: "),
+        (("check", "good.json", "--chain", "moonnet"), "--chain: moonnet is neither a file nor a pinned chain ("),
+        (("check", "good.json", "--policy", "missing"), "--policy: cannot read missing: No such file or directory\n"),
+        (("check", "good.json", "--policy", "good.json"), "--policy: line 1: "),
+        (("round", "moonnet", "1", SIGNATURE), "CHAIN: moonnet is neither"),
+        (("round", "quicknet", "x", SIGNATURE), "ROUND: not a canonical decimal number\n"),
+        (("round", "quicknet", "0", SIGNATURE), "ROUND: rounds of this chain are 1 to "),
+        (("round", "quicknet", "1", "x"), "SIGNATURE: not lower-case hexadecimal of even length\n"),
+        (("round", "quicknet", "1", SIGNATURE, "--previous-signature", "x"), "--previous-signature: not lower-case"),
+        (("round", "default", "5", "00" * 96), "--previous-signature: pedersen-bls-chained needs the previous signature\n"),
+        (("vectors", "missing"), "cannot read missing: No such file or directory\n"),
+        (("vectors", "good.json"), "unusable input: vectors: good.json: no file of known answers of the kinds "),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_option_and_the_reason(run, good, arguments, reason):
+    result = run(*arguments)
+    assert result.stderr.startswith(reason)
+    assert failed(result)
+
+
+def test_a_key_file_with_a_plus_in_its_name(run, good, tmp_path):
+    (tmp_path / "c++.vkey").write_text(VKEY + "\n")
+    assert run("check", good, "--log-key", "c++.vkey").exit_code == 0
 
 
 def test_an_error_that_nobody_expects_is_no_answer(run, good, monkeypatch):
@@ -307,9 +450,10 @@ def test_a_round(run):
     result = run("round", "quicknet", "1000", SIGNATURE)
     assert result.exit_code == 0
     assert "randomness fe290beca10872ef2fb164d2aa4442de4566183ec51c56ff3cd603d930e54fdd" in result.stdout
+    assert f"it fell due at 2023-08-23T15:59:24.000Z ({at(0)} ms)." in result.stdout
     answer = json.loads(run("round", QUICKNET.hash.hex(), "1000", SIGNATURE, "--json").stdout)
     assert answer == {
-        "chain": QUICKNET.hash.hex(), "round": 1000, "time": at(0), "valid": True,
+        "chain": QUICKNET.hash.hex(), "round": 1000, "time": at(0), "time_utc": "2023-08-23T15:59:24.000Z", "valid": True,
         "randomness": "fe290beca10872ef2fb164d2aa4442de4566183ec51c56ff3cd603d930e54fdd",
     }  # fmt: skip
 
@@ -331,6 +475,12 @@ def test_a_round_of_a_chained_scheme(run):
     assert run("round", "default", "2183662", record["signature"], *options).exit_code == 1
 
 
+def test_a_round_beyond_the_calendar_has_no_date(run):
+    answer = json.loads(run("round", "quicknet", "2000000000000", SIGNATURE, "--json").stdout)
+    assert (answer["valid"], answer["time_utc"]) == (False, None)
+    assert answer["time"] > 6 * 10**15
+
+
 # --- receipt ---------------------------------------------------------------------------------------------------------
 
 
@@ -346,7 +496,64 @@ def test_my_entry_is_there(run, write):
         result = receipts(run, write, story, index, "--log-key", VKEY)
         assert result.exit_code == 0
         assert result.stdout.startswith("PRESENT: the ")
-    assert receipts(run, write, story, 3).exit_code == 0
+
+
+@pytest.mark.parametrize("index", [2, 3, 6])
+def test_without_a_key_nothing_is_verified(run, write, index):
+    story = match().reveal(135)
+    write("whole.json", story)
+    result = receipts(run, write, story, index)
+    assert result.exit_code == 2
+    text = (
+        "NOT VERIFIED: the log's signature was not checked, since no --log-key was given. As it stands, present: the "
+    )
+    assert result.stdout.splitlines()[0].startswith(text)
+    answer = json.loads(receipts(run, write, story, index, "--json").stdout)
+    assert (answer["found"], answer["exit"], answer["headline"][:12]) == ("present", 2, "NOT VERIFIED")
+
+
+def test_a_whole_answer_of_the_service_is_a_receipt(run, write):
+    story = match().reveal(135)
+    write("whole.json", story)
+    one = story.document([3])
+    for answer, field in (
+        ({"session": "x", "state": "open", "close_at": None, "receipt": one}, "receipt"),
+        ({"receipt": one, "close_receipt": story.document([5])}, "receipt"),
+        ({"receipts": [story.document([7]), one], "outcomes": [[1, 2]]}, "receipts[1]"),
+        ({"receipts": [story.document([7])]}, "receipts[0]"),
+        ({"close_receipt": story.document([5])}, "close_receipt"),
+    ):
+        write("answer.json", answer)
+        result = run("receipt", "answer.json", "--transcript", "whole.json", "--log-key", VKEY)
+        assert result.exit_code == 0
+        assert result.stdout.splitlines()[1] == f"  the receipt is the `{field}` of the service's answer"
+        said = run("receipt", "answer.json", "--transcript", "whole.json", "--log-key", VKEY, "--json")
+        assert json.loads(said.stdout)["field"] == field
+    alone = receipts(run, write, story, 3, "--log-key", VKEY, "--json")
+    assert json.loads(alone.stdout)["field"] is None
+
+
+def test_an_answer_of_which_no_receipt_can_be_chosen(run, write):
+    story = match().reveal(135)
+    write("whole.json", story)
+    write("answer.json", {"receipts": [story.document([7]), story.document([8])]})
+    result = run("receipt", "answer.json", "--transcript", "whole.json", "--log-key", VKEY)
+    assert failed(result, "several receipts, none of a contribution", "receipts[0], receipts[1]")
+    for answer in ({"receipt": "x"}, {"receipts": 5}, {"receipts": [1]}, {"receipt": {}}, {"receipt": {"format": "x"}}):
+        write("answer.json", answer)
+        assert failed(run("receipt", "answer.json", "--transcript", "whole.json"), "the receipt: ")
+
+
+def test_a_whole_answer_is_no_transcript(run, write):
+    one = match().document([3])
+    write("mine.json", one)
+    write("answer.json", {"receipt": one})
+    write("answers.json", {"receipts": [one, one]})
+    said = "this is the service's answer; give the object in its `receipt` field"
+    assert failed(run("check", "answer.json", "--log-key", VKEY), f"unusable input: document: {said}\n")
+    assert failed(run("check", "answers.json"), "in its `receipts[0]` field (or in receipts[1])")
+    assert failed(run("receipt", "mine.json", "--transcript", "answer.json"), f"the transcript: {said}")
+    assert failed(run("draw", "--transcript", "answer.json", "--recipe", "turn", "--n", "1"), said)
 
 
 def test_a_tlog_proof_is_a_receipt_too(run, write):
@@ -375,7 +582,8 @@ def test_my_contribution_is_missing(run, write):
     assert result.stdout.startswith("ABSENT: the contribution of entry 3 is not in the transcript")
     unkeyed = receipts(run, write, story, 3)
     assert unkeyed.exit_code == 2
-    assert "--log-key" in unkeyed.stdout
+    assert unkeyed.stdout.startswith("NOT VERIFIED: ")
+    assert "--log-key" in unkeyed.stdout.splitlines()[0]
 
 
 def test_my_contribution_was_replaced(run, write):
@@ -433,8 +641,21 @@ def test_a_false_receipt_proves_nothing(run, write):
     document = story.document([3])
     document["events"][0]["proof"].pop()
     write("mine.json", document)
-    assert run("receipt", "mine.json", "--transcript", "whole.json", "--log-key", VKEY).exit_code == 1
-    assert run("receipt", "mine.json", "--transcript", "whole.json").exit_code == 1
+    for options in (("--log-key", VKEY), ()):
+        result = run("receipt", "mine.json", "--transcript", "whole.json", *options)
+        assert result.exit_code == 1
+        assert result.stdout.startswith("FAILED: the receipt is false: ")
+        assert "As it stands, present: " in result.stdout.splitlines()[0]
+
+
+def test_a_false_transcript_proves_nothing(run, write):
+    story = match().reveal(135)
+    document = story.document()
+    document["events"][-1]["proof"].pop()
+    write("whole.json", document)
+    result = receipts(run, write, story, 3, "--log-key", VKEY)
+    assert result.exit_code == 1
+    assert result.stdout.startswith("FAILED: the transcript is false: not in the log under the checkpoint")
 
 
 # --- draw ------------------------------------------------------------------------------------------------------------
@@ -472,10 +693,17 @@ def test_a_draw_in_text(run):
         (*OPTIONS, "--recipe", "a", "--n", "1", "{"),
         (*OPTIONS, "--recipe", "a", "--n", "1", '{"kind":"coin"}'),
         (*OPTIONS, "--recipe", "a", "--n", "3", '{"kind":"deal","size":5,"count":2}'),
+        ("--recipe", "a", "--n", "1"),
+        (*OPTIONS, "--recipe", "a", "--n", "1"),
+        ("--transcript", "x", *OPTIONS, "--recipe", "a", "--n", "1"),
+        ("--transcript", "x", "--recipe", "a", "--n", "1", '{"kind":"bytes","count":1}'),
     ],
 )
 def test_draws_that_cannot_be(run, arguments):
-    assert failed(run("draw", *arguments))
+    result = run("draw", *arguments)
+    assert failed(result)
+    option = re.match(r"(--[a-z]+|JSON): ", result.stderr)
+    assert option or "Error: " in result.stderr
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
@@ -506,18 +734,52 @@ def test_a_file_without_cases_is_no_success(run, write):
     assert run("vectors", "none.json").exit_code == 2
 
 
-def test_progress_is_for_terminals(run, write, monkeypatch):
+def test_progress_on_a_terminal(run, monkeypatch):
+    terminal = {"isatty": lambda _: True, "write": lambda *_: None, "flush": lambda _: None}
+    monkeypatch.setattr("verifier.cli_common.sys.stderr", type("Terminal", (), terminal)())
+    shown = []
+    monkeypatch.setattr("verifier.cli_common.click.echo", lambda text, **_: shown.append(text))
+    progress("f")(1, 2)
+    progress("f")(2, 2)
+    assert shown == ["\rf: 1 of 2", "\rf: 2 of 2\n"]
+
+
+def test_progress_elsewhere_is_a_line_every_ten_seconds(run, write, capsys):
     write("peers.json", json.dumps({"vectors": []}).encode())
     assert run("vectors", "peers.json").stderr == ""
-    monkeypatch.setattr(
-        "verifier.cli.sys.stderr",
-        type("Terminal", (), {"isatty": lambda _: True, "write": lambda *_: None, "flush": lambda _: None})(),
-    )
-    shown = []
-    monkeypatch.setattr("verifier.cli.click.echo", lambda text, **_: shown.append(text))
-    _progress("f")(1, 2)
-    _progress("f")(2, 2)
-    assert shown == ["\rf: 1 of 2", "\rf: 2 of 2\n"]
+    times = iter([0, 9.9, 10, 10, 19, 20.5, 20.5])
+    show = progress("f", lambda: next(times))
+    for done in (1, 2, 3, 4):
+        show(done, 4)
+    assert capsys.readouterr().err == "f: 2 of 4\nf: 4 of 4\n"
+
+
+@pytest.mark.parametrize(("number", "group"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)])
+def test_a_run_that_is_stopped_leaves_nothing_behind(tmp_path, number, group):
+    document = json.loads((builder.VECTORS / "drand-rounds.json").read_text())
+    document["rounds"] *= 20
+    (tmp_path / "many.json").write_text(json.dumps(document))
+    command = [sys.executable, "-m", "verifier", "vectors", "many.json", "--jobs", "2"]
+    running = subprocess.Popen(
+        command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True,
+    )  # fmt: skip
+    children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
+    while len(children.read_text().split()) < 3:  # two workers, and what keeps track of semaphores
+        time.sleep(0.02)
+    workers = children.read_text().split()
+    (os.killpg if group else os.kill)(running.pid, number)
+    out, err = running.communicate(timeout=120)
+    assert (running.returncode, out, err.strip()) == (130, b"", b"stopped")
+    while any(alive(worker) for worker in workers):
+        time.sleep(0.02)
+
+
+def alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
 
 
 # --- help ------------------------------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 Exit codes of every command:
 
-    0   it holds            check: fair; round, receipt, vectors: verified, present, everything passed
+    0   it holds            check: fair; round, receipt, draw, vectors: verified, present, the same, everything passed
     1   it does not hold    check: something FAILED, or the seed was never revealed
-    2   not decided         check: open, void, or a key was not given; vectors: something was not understood
+    2   not decided         check: open, void; receipt too: a key was not given; draw: not revealed; vectors: something
+                            was not understood
     3   unusable input      also a wrong command line, a file that cannot be read, output that cannot be written
 """
 
@@ -12,87 +13,37 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from importlib import metadata
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn
 
 import click
 
-from verifier import fetch, report, vectors
+from verifier import fetch, receipts, redo, report, vectors
 from verifier.check import Trust
 from verifier.check import check as check_document
+from verifier.cli_common import (
+    JSON,
+    LOG_KEY,
+    VerifierGroup,
+    leave,
+    named,
+    print_json,
+    progress,
+    read,
+    stopped_by_sigterm,
+    version,
+)
 from verifier.drand import ChainInfo, Round, verify_round
-from verifier.draws import MAX_N, parse_recipe, redraw
-from verifier.encoding import MAX_DOCUMENT_BYTES, Json, encode_json, parse_decimal, parse_document_json, parse_hex
+from verifier.draws import MAX_N, parse_recipe
+from verifier.encoding import Json, encode_json, parse_decimal, parse_document_json, parse_hex
 from verifier.errors import Code, FormatError, VerificationError, VerifierError
 from verifier.note import VerifierKey
-from verifier.policy import Policy
-from verifier.receipts import compare
+from verifier.policy import MAX_POLICY_BYTES, Policy
 from verifier.seeds import SEED_BYTES
 from verifier.verdict import Exit
-
-MAX_POLICY_BYTES = 1_000_000
-STOPPED = 130
-
-
-class VerifierGroup(click.Group):
-    """A click group whose every failure is exit 3: 1 and 2 are answers here."""
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        **extra: Any,
-    ) -> Any:
-        if not standalone_mode:
-            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(AttributeError, ValueError):
-                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-        if sys.stdout is None:
-            sys.exit(Exit.UNUSABLE)
-        sys.exit(self._code(args, prog_name, complete_var, **extra))
-
-    def _code(self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, **extra: Any) -> int:
-        try:
-            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-            sys.stdout.flush()
-        except click.ClickException as error:
-            error.show()
-        except VerifierError as error:
-            click.echo(f"unusable input: {error}", err=True)
-        except (click.Abort, KeyboardInterrupt):
-            click.echo("stopped", err=True)
-            return STOPPED
-        except (BrokenPipeError, SystemExit):  # click leaves by itself, with 1, when the pipe is closed
-            _silence()
-        except OSError as error:
-            click.echo(f"cannot read or write: {error.strerror}", err=True)
-            _silence()
-        except Exception as error:  # noqa: BLE001 - no traceback and no exit code that would be an answer
-            click.echo(f"internal error: {type(error).__name__}: {error}", err=True)
-        else:
-            return int(code) if isinstance(code, int) else 0
-        return Exit.UNUSABLE
-
-
-def _silence() -> None:
-    """Keep Python from writing to a closed pipe again when it exits."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _version() -> str:
-    try:
-        return metadata.version("fair-beacon")
-    except metadata.PackageNotFoundError:
-        return "(a source tree, not installed)"
 
 
 @click.group(
@@ -100,7 +51,7 @@ def _version() -> str:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 it holds, 1 it does not, 2 not decided, 3 unusable input or command line.",
 )
-@click.version_option(_version(), prog_name="verifier")
+@click.version_option(version(), prog_name="verifier")
 def main() -> None:
     """Check games of chance against their public log, offline.
 
@@ -108,39 +59,6 @@ def main() -> None:
     (whom), UNKNOWN (what is missing) or FAILED (which bytes). The verifier takes no key from a document: the log's key,
     the drand chains and the witnesses are yours to name.
     """
-
-
-def _vkey(_: click.Context, __: click.Parameter, value: str | None) -> VerifierKey | None:
-    if value is None:
-        return None
-    text = value
-    if "+" not in value and Path(value).is_file():
-        text = fetch.read_file(value, 10_000).decode("utf-8", "replace").strip()
-    return VerifierKey.parse(text)
-
-
-LOG_KEY = click.option(
-    "--log-key", metavar="VKEY", callback=_vkey, help="The log's verifier key (name+id+key), or a file that holds it."
-)
-JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
-
-
-def _read(file: str) -> bytes:
-    """A document from a file or, for `-`, from standard input."""
-    if file != "-":
-        return fetch.read_file(file)
-    data = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)
-    if len(data) > MAX_DOCUMENT_BYTES:
-        raise FormatError(Code.USAGE, f"standard input has more than {MAX_DOCUMENT_BYTES} bytes")
-    return data
-
-
-def _print_json(value: Mapping[str, Json]) -> None:
-    click.echo(encode_json(value).decode("utf-8"))
-
-
-def _leave(code: int) -> NoReturn:
-    click.get_current_context().exit(int(code))
 
 
 def _attachments(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, bytes]:
@@ -170,7 +88,10 @@ def _style(text: str, colour: str) -> str:
 @click.option("--chain", "chains", multiple=True, metavar="FILE|NAME", help="A drand chain to trust, again for more.")
 @click.option("--policy", type=click.Path(), help="The witnesses to trust, and their quorum (C2SP tlog-policy).")
 @click.option("--sandbox", is_flag=True, help="Accept a test session as such.")
-@click.option("--require", type=click.Choice(["proven"]), help="Exit 2 unless it is proven fair, nobody trusted.")
+@click.option(
+    "--require", type=click.Choice(["proven"]),
+    help="Exit 2 unless it is proven fair, nobody trusted. Needs --policy, and a log that its witnesses cosign.",
+)  # fmt: skip
 @click.option(
     "--attachment", "attachments", multiple=True, metavar="NAME=FILE", callback=_attachments,
     help="A file that the seal names by its SHA-256.",
@@ -191,6 +112,10 @@ def check(
     FILE is a document, or - for standard input. Without --chain the drand networks that come with the verifier are
     trusted. Exit 0: fair. 1: something failed. 2: not decided. 3: unusable.
 
+    Without witnesses the best that one transcript can reach is "Fair if the operator is honest": `unpredictable`,
+    `sole` and `witnessed` are PROVEN only in a log that witnesses cosign, named in --policy, and `sole` only by a
+    document that holds every leaf from the seal to the end.
+
     \b
     Examples:
       verifier check transcript.json --log-key "$(cat log.vkey)"
@@ -198,22 +123,29 @@ def check(
       verifier check transcript.json --log-key log.vkey --chain chain.json --sandbox
       curl -s https://beacon.example/v1/sessions/ID/transcript | verifier check - --log-key log.vkey --json
     """
-    trusted = {name: fetch.load_chain(name) for name in chains} if chains else fetch.pinned_chains()
+    with named("--chain"):
+        trusted = {name: fetch.load_chain(name) for name in chains} if chains else fetch.pinned_chains()
+    with named("--policy"):
+        witnesses = Policy.parse(fetch.read_file(policy, MAX_POLICY_BYTES)) if policy is not None else None
     trust = Trust(
         log_key=log_key,
         chains=_by_hash(trusted),
-        policy=Policy.parse(fetch.read_file(policy, MAX_POLICY_BYTES)) if policy is not None else None,
+        policy=witnesses,
         attachments=attachments,
         sandbox=sandbox,
         require_proven=require == "proven",
     )
-    verdict = check_document(_read(file), trust)
+    data = read(file)
+    try:
+        verdict = check_document(data, trust)
+    except FormatError as error:
+        raise receipts.explain_answer(data) or error from error
     if as_json:
-        _print_json({**verdict.as_dict(), "trusted": _trusted(trust, trusted)})
+        print_json({**verdict.as_dict(), "trusted": _trusted(trust, trusted)})
     else:
         lines = report.lines(verdict, _trusted_lines(trust, trusted, given=bool(chains)), _style)
         click.echo("\n".join(lines))
-    _leave(verdict.exit)
+    leave(verdict.exit)
 
 
 def _by_hash(chains: Mapping[str, ChainInfo]) -> dict[bytes, ChainInfo]:
@@ -267,9 +199,16 @@ def round_(chain: str, number: str, signature: str, previous_signature: str | No
       verifier round ./chain.json 7 SIGNATURE --json
       verifier round default 367 SIGNATURE --previous-signature SIGNATURE_OF_366
     """
-    info = fetch.load_chain(chain)
-    previous = parse_hex(previous_signature) if previous_signature is not None else None
-    stated = Round(parse_decimal(number), parse_hex(signature), previous)
+    with named("CHAIN"):
+        info = fetch.load_chain(chain)
+    with named("--previous-signature"):
+        previous = parse_hex(previous_signature) if previous_signature is not None else None
+    with named("ROUND"):
+        stated_number = parse_decimal(number)
+        if not 1 <= stated_number <= info.final_round:
+            raise FormatError(Code.ROUND, f"rounds of this chain are 1 to {info.final_round}")
+    with named("SIGNATURE"):
+        stated = Round(stated_number, parse_hex(signature), previous)
     error: VerifierError | None = None
     randomness = ""
     try:
@@ -278,18 +217,30 @@ def round_(chain: str, number: str, signature: str, previous_signature: str | No
         error = refused
     except FormatError as refused:
         if refused.code != Code.POINT:
-            raise
+            raise FormatError(Code.USAGE, f"--previous-signature: {refused.message}") from refused
         error = refused
-    time = info.time(stated.round)
-    answer: dict[str, Json] = {"chain": info.hash.hex(), "round": stated.round, "time": time, "valid": error is None}
+    due = info.time(stated.round)
+    utc = _utc(due)
+    answer: dict[str, Json] = {"chain": info.hash.hex(), "round": stated.round, "time": due, "time_utc": utc}
+    answer["valid"] = error is None
     if as_json:
-        _print_json({**answer, **({"randomness": randomness} if error is None else {"error": str(error)})})
+        print_json({**answer, **({"randomness": randomness} if error is None else {"error": str(error)})})
     elif error is None:
-        click.echo(f"Round {stated.round} of {info.beacon_id} was signed by the chain; it fell due at {time} ms.")
+        click.echo(
+            f"Round {stated.round} of {info.beacon_id} was signed by the chain; it fell due at {utc} ({due} ms)."
+        )
         click.echo(f"randomness {randomness}")
     else:
         click.echo(f"Not a round of {info.beacon_id}: {error}")
-    _leave(Exit.FAIR if error is None else Exit.FAILED)
+    leave(Exit.FAIR if error is None else Exit.FAILED)
+
+
+def _utc(milliseconds: int) -> str | None:
+    """ISO 8601 in UTC; None beyond the year 9999."""
+    with suppress(OverflowError):
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None
 
 
 # --- receipt ---------------------------------------------------------------------------------------------------------
@@ -303,9 +254,10 @@ def round_(chain: str, number: str, signature: str, previous_signature: str | No
 def receipt(file: str, transcript: str, log_key: VerifierKey | None, as_json: bool) -> None:
     """Say whether the entry of my receipt, with my own bytes, is in a transcript.
 
-    Only the sender of a contribution can notice that it was left out: keep the receipts. FILE is a receipt as the
-    service returned it, or a tlog-proof with the entry in it. Exit 0: present. 1: absent or replaced, or one of the
-    files is false. 2: not decided. 3: unusable.
+    Only the sender of a contribution can notice that it was left out: keep the receipts. FILE is a receipt, the
+    service's whole answer with receipts in it (of several, the first contribution's is taken), or a tlog-proof with the
+    entry in it. Without --log-key nothing is verified. Exit 0: present. 1: absent or replaced, or one of the files is
+    false. 2: not decided, or no key. 3: unusable.
 
     \b
     Examples:
@@ -314,58 +266,89 @@ def receipt(file: str, transcript: str, log_key: VerifierKey | None, as_json: bo
     """
     if file == transcript == "-":
         raise click.UsageError("only one of the two files can be standard input")
-    answer = compare(_read(file), _read(transcript), log_key)
+    answer = receipts.compare(read(file), read(transcript), log_key)
     if as_json:
-        _print_json(answer.as_dict())
+        print_json(answer.as_dict())
     else:
         colour = {Exit.FAIR: "green", Exit.FAILED: "red"}.get(answer.exit, "yellow")
-        click.echo(_style(f"{answer.found.upper()}: {answer.text}.", colour))
+        click.echo(_style(answer.headline, colour))
+        if answer.field is not None:
+            click.echo(f"  the receipt is the `{answer.field}` of the service's answer")
         click.echo(f"  receipt:    {answer.receipt_log.state} {answer.receipt_log.text}")
         click.echo(f"  transcript: {answer.transcript_log.state} {answer.transcript_log.text}")
-    _leave(answer.exit)
+    leave(answer.exit)
 
 
 # --- draw ------------------------------------------------------------------------------------------------------------
 
 
 @main.command()
-@click.option("--seed", required=True, metavar="HEX", help="s_k, 32 bytes: the revealed seed, or the draw's own link.")
-@click.option("--binding", required=True, metavar="HEX", help="B, 32 bytes (PROTOCOL.md, 4.1).")
+@click.option("--transcript", metavar="FILE", help="Take seed, binding and recipe from it, or from - (standard input).")
+@click.option("--seed", metavar="HEX", help="s_k, 32 bytes: the revealed seed, or the draw's own link.")
+@click.option("--binding", metavar="HEX", help="B, 32 bytes (PROTOCOL.md, 4.1).")
 @click.option("--recipe", required=True, metavar="NAME", help="The recipe's name in the seal.")
 @click.option("--n", "number", required=True, metavar="N", help="The number of the draw, from 1.")
-@click.argument("definition", metavar="JSON")
+@click.argument("definition", metavar="[JSON]", required=False)
 @JSON
-def draw(seed: str, binding: str, recipe: str, number: str, definition: str, as_json: bool) -> None:
-    """Show one outcome with the stream's blocks that it used, for redoing it by hand.
+def draw(
+    transcript: str | None,
+    seed: str | None,
+    binding: str | None,
+    recipe: str,
+    number: str,
+    definition: str | None,
+    as_json: bool,
+) -> None:
+    """Show one outcome with the bytes of the stream that it used, for redoing it by hand.
 
-    JSON is the recipe as the seal has it. A deal is replayed from its first draw under the same seed and binding, as in
-    a match.
+    With --transcript, seed, binding and recipe come from a session's transcript, and the outcome is compared with what
+    it says. Exit 0: the same. 1: another. 2: not revealed yet, or no such draw. 3: unusable. That says nothing about
+    the log: `verifier check` does.
+
+    Without it, give --seed, --binding and the recipe's JSON as the seal has it. A deal is then replayed from its first
+    draw under the same seed and binding, as in a match.
 
     \b
     Examples:
+      verifier draw --transcript transcript.json --recipe turn --n 3
       verifier draw --seed 14eb8c1dfd8ebd852e63e80dcf42b4ac455661475867cfaef369b9aaafd9df1c \\
         --binding 0888a077da16896565689b1be6f85930c5c15b58ce004dc68b5dd6492d19dc30 \\
         --recipe turn --n 1 '{"kind":"dice","count":2,"sides":6}'
     """
-    n = parse_decimal(number, MAX_N)
-    if n < 1:
-        raise FormatError(Code.DECIMAL, "draws are numbered from 1")
-    parsed = parse_recipe(parse_document_json(definition.encode("utf-8", "surrogateescape")))
-    key, bound = parse_hex(seed, SEED_BYTES), parse_hex(binding, SEED_BYTES)
-    try:
-        outcome, stream = redraw(key, bound, recipe, parsed, n)
-    except VerificationError as error:
-        raise FormatError(error.code, error.message) from error
-    blocks = [block.hex() for block in stream.blocks]
-    value: Json = list(outcome) if isinstance(outcome, list) else outcome
+    with named("--n"):
+        n = parse_decimal(number, MAX_N)
+        if n < 1:
+            raise FormatError(Code.DECIMAL, "draws are numbered from 1")
+    if transcript is not None:
+        if (seed, binding, definition) != (None, None, None):
+            raise click.UsageError("--transcript stands in place of --seed, --binding and JSON")
+        answer = redo.compare(receipts.parse_document(read(transcript)), recipe, n)
+        if as_json:
+            print_json(answer.as_dict())
+        else:
+            click.echo("\n".join(answer.lines()))
+        leave(answer.exit)
+    if seed is None or binding is None or definition is None:
+        raise click.UsageError("give --transcript FILE, or all of --seed, --binding and JSON")
+    redone = _redo_given(seed, binding, recipe, n, definition)
     if as_json:
-        listed: list[Json] = [*blocks]
-        _print_json({"recipe": recipe, "n": n, "word": stream.word.hex(), "blocks": listed, "outcome": value})
+        print_json(redone.as_dict())
         return
-    click.echo(f"{recipe} {n}: {encode_json([value]).decode()[1:-1]}")
-    click.echo(f"word     {stream.word.hex()}")
-    for j, block in enumerate(blocks):
-        click.echo(f"block_{j:<3}{block}")
+    click.echo(f"{recipe} {n}: {encode_json([redone.value]).decode()[1:-1]}")
+    click.echo("\n".join(redone.lines()))
+
+
+def _redo_given(seed: str, binding: str, name: str, n: int, definition: str) -> redo.Redone:
+    with named("JSON"):
+        recipe = parse_recipe(parse_document_json(definition.encode("utf-8", "surrogateescape")))
+    with named("--seed"):
+        key = parse_hex(seed, SEED_BYTES)
+    with named("--binding"):
+        bound = parse_hex(binding, SEED_BYTES)
+    try:
+        return redo.redo(lambda _: (key, bound), name, recipe, n)
+    except VerificationError as error:
+        raise FormatError(Code.USAGE, f"--n: {error.message}") from error
 
 
 # --- vectors ---------------------------------------------------------------------------------------------------------
@@ -382,17 +365,21 @@ def vectors_(files: tuple[str, ...], jobs: int | None, as_json: bool) -> None:
     transparency-log formats, other systems' answers. Exit 0 only when everything in the files was understood, run and
     passed. 1: something failed. 2: something was not understood. 3: no such file.
 
+    What belongs to a capability that this version does not have yet, such as opening a timelock, is reported as "not
+    understood", with exit 2.
+
     \b
     Examples:
       verifier vectors tests/vectors/protocol.json tests/vectors/scenarios.json
       verifier vectors drand-rounds.json --jobs 4 --json
     """
     count = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
-    read = [(file, *vectors.read(fetch.read_file(file))) for file in files]
+    parsed = [(file, *_vector_file(file)) for file in files]
     summaries: list[Json] = []
     total: Counter[str] = Counter()
-    for file, kind, cases in read:
-        results = list(vectors.run_all(cases, count, _progress(file)))
+    for file, kind, cases in parsed:
+        with stopped_by_sigterm(), closing(vectors.run_all(cases, count, progress(file))) as running:
+            results = list(running)
         tally = Counter(str(result.status) for result in results)
         total += tally
         counts = {str(status): tally[status] for status in vectors.Status}
@@ -409,17 +396,14 @@ def vectors_(files: tuple[str, ...], jobs: int | None, as_json: bool) -> None:
     else:
         code = Exit.UNDECIDED if total[vectors.Status.NOT_UNDERSTOOD] or not total else Exit.FAIR
     if as_json:
-        _print_json({"exit": int(code), "files": summaries})
-    _leave(code)
+        print_json({"exit": int(code), "files": summaries})
+    leave(code)
 
 
-def _progress(file: str) -> Any:
-    """A line on a terminal that says how far a file is."""
-    if not sys.stderr.isatty():
-        return lambda *_: None
-
-    def show(done: int, of: int) -> None:
-        end = "\n" if done == of else ""
-        click.echo(f"\r{file}: {done} of {of}{end}", nl=False, err=True)
-
-    return show
+def _vector_file(file: str) -> tuple[str, list[vectors.Case]]:
+    try:
+        return vectors.read(fetch.read_file(file))
+    except FormatError as error:
+        raise FormatError(
+            error.code, error.message if error.code == Code.USAGE else f"{file}: {error.message}"
+        ) from error

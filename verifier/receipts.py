@@ -1,24 +1,26 @@
 """Is my own entry, with my own bytes, in that transcript? (PROTOCOL.md, 7.2; section 1: what no transcript shows.)
 
 A receipt is a document of one event, or a C2SP tlog-proof whose `extra` is the entry. Whoever holds it asks whether a
-transcript has that very entry at that very index, or nothing, or something else in its place.
+transcript has that very entry at that very index, or nothing, or something else in its place. The service's whole
+answer, which has receipts in its fields, is taken as a receipt too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from verifier import entries
-from verifier.encoding import Json
-from verifier.errors import Code, FormatError
+from verifier.encoding import Json, parse_document_json
+from verifier.errors import Code, FormatError, VerifierError
 from verifier.evidence import LogClaim
 from verifier.note import VerifierKey
 from verifier.session import collect
 from verifier.tlog_proof import TlogProof
-from verifier.transcript import Event, SignedCheckpoint, Transcript, parse_transcript
+from verifier.transcript import Event, SignedCheckpoint, Transcript, document_bytes, parse_transcript
 from verifier.verdict import Claim, Exit, State
 
 _TLOG_PROOF: Final = b"c2sp.org/tlog-proof@"
@@ -35,7 +37,10 @@ class Found(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the receipt shows, what the transcript has, and both logs' claims under the key that was given."""
+    """What the receipt shows, what the transcript has, and both logs' claims under the key that was given.
+
+    `field`: where in the service's answer the receipt stood, if such an answer was given.
+    """
 
     found: Found
     text: str
@@ -44,9 +49,27 @@ class Answer:
     type: str
     receipt_log: Claim
     transcript_log: Claim
+    field: str | None = None
+
+    @property
+    def headline(self) -> str:
+        """The answer in one line, which never says more than the log's signature carries."""
+        failed = [
+            f"the {what} is false: {log.text}"
+            for what, log in (("receipt", self.receipt_log), ("transcript", self.transcript_log))
+            if log.state == State.FAILED
+        ]
+        if failed:
+            return f"FAILED: {'; '.join(failed)}. As it stands, {self.found}: {self.text}."
+        if State.UNKNOWN in {self.receipt_log.state, self.transcript_log.state}:
+            text = "NOT VERIFIED: the log's signature was not checked, since no --log-key was given"
+            return f"{text}. As it stands, {self.found}: {self.text}."
+        return f"{self.found.upper()}: {self.text}."
 
     def as_dict(self) -> dict[str, Json]:
         return {
+            "headline": self.headline,
+            "field": self.field,
             "found": self.found,
             "text": self.text,
             "exit": int(self.exit),
@@ -59,10 +82,11 @@ class Answer:
 def compare(receipt: bytes, transcript: bytes, log_key: VerifierKey | None) -> Answer:
     """Look up the receipt's entry in the transcript. Raises FormatError for unusable input.
 
-    Exit: 0 present; 1 absent, replaced, or one of the two documents is false under the key; 2 when the transcript ends
-    before the receipt's entry, or when it is missed but no key says that the receipt is true.
+    Exit: 0 present; 1 absent, replaced, or one of the two documents is false; 2 when the transcript ends before the
+    receipt's entry, or without the log's key, which alone says that the two files are true.
     """
-    whole = _parse(transcript, "the transcript", parse_transcript)
+    whole = _parse(transcript, "the transcript", parse_document)
+    field, receipt = _chosen(receipt)
     mine = _parse(receipt, "the receipt", lambda data: _parse_receipt(data, whole))
     event = mine.events[0]
     logs = [LogClaim(document, collect(document), log_key, None).claim() for document in (mine, whole)]
@@ -74,10 +98,56 @@ def compare(receipt: bytes, transcript: bytes, log_key: VerifierKey | None) -> A
     code = {Found.PRESENT: Exit.FAIR, Found.NOT_COVERED: Exit.UNDECIDED}.get(found, Exit.FAILED)
     if any(log.state == State.FAILED for log in logs):
         code = Exit.FAILED
-    elif code == Exit.FAILED and log_key is None:
+    elif log_key is None:
         code = Exit.UNDECIDED
-        text += "; without the log's key (--log-key) nothing says that the receipt is true"
-    return Answer(found, text, code, event.index, event.entry.type, logs[0], logs[1])
+    return Answer(found, text, code, event.index, event.entry.type, logs[0], logs[1], field)
+
+
+def answered(data: bytes) -> list[tuple[str, bytes]]:
+    """The documents in the service's answer to a write, each with the field where it stands; none in anything else."""
+    try:
+        value = parse_document_json(data)
+    except FormatError:
+        return []
+    if "format" in value:
+        return []
+    found = [(name, value.get(name)) for name in ("receipt", "close_receipt")]
+    listed = value.get("receipts")
+    if isinstance(listed, list):
+        found += [(f"receipts[{number}]", item) for number, item in enumerate(listed)]
+    return [(name, document_bytes(item)) for name, item in found if isinstance(item, dict) and "format" in item]
+
+
+def parse_document(data: bytes) -> Transcript:
+    """`parse_transcript` that tells the service's whole answer from a document that is damaged."""
+    try:
+        return parse_transcript(data)
+    except FormatError as error:
+        whole = explain_answer(data)
+        raise whole if whole is not None else error from error
+
+
+def explain_answer(data: bytes) -> FormatError | None:
+    """The error for the service's answer where a document is due; None if it is something else."""
+    fields = [name for name, _ in answered(data)]
+    if not fields:
+        return None
+    text = f"this is the service's answer; give the object in its `{fields[0]}` field"
+    return FormatError(Code.DOCUMENT, text + (f" (or in {', '.join(fields[1:])})" if len(fields) > 1 else ""))
+
+
+def _chosen(data: bytes) -> tuple[str | None, bytes]:
+    """(field, receipt) of the service's answer: its one document, or the first contribution; else (None, data)."""
+    documents = answered(data)
+    if len(documents) <= 1:
+        return documents[0] if documents else (None, data)
+    for field, document in documents:
+        with suppress(VerifierError):
+            if isinstance(parse_transcript(document).events[0].entry, entries.Contribution):
+                return field, document
+    fields = ", ".join(field for field, _ in documents)
+    text = "this is the service's answer with several receipts, none of a contribution; give one of them alone"
+    raise FormatError(Code.DOCUMENT, f"the receipt: {text} ({fields})")
 
 
 def _parse(data: bytes, what: str, parse: Callable[[bytes], Transcript]) -> Transcript:

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -74,22 +78,49 @@ def read(data: bytes) -> tuple[str, list[Case]]:
 
 def run_all(
     cases: Sequence[Case], jobs: int = 1, progress: Callable[[int, int], None] = lambda *_: None
-) -> Iterator[Result]:
-    """The results in the order of the cases; the slow ones in `jobs` processes. progress(done, all)."""
+) -> Generator[Result, None, None]:
+    """The results in the order of the cases; the slow ones in `jobs` processes. progress(done, all).
+
+    Closed or interrupted on the way, it waits for the few cases that run at the moment, and leaves no process behind.
+    """
     slow = [case for case in cases if case.slow]
     if jobs <= 1 or len(slow) < _FEW:
         for done, case in enumerate(cases, 1):
             yield run(case)
             progress(done, len(cases))
         return
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as executor:
-        try:
-            elsewhere = iter(executor.map(run, slow, chunksize=2))
-            for done, case in enumerate(cases, 1):
-                yield next(elsewhere) if case.slow else run(case)
-                progress(done, len(cases))
-        finally:
-            executor.shutdown(wait=False, cancel_futures=True)
+    context = multiprocessing.get_context("spawn")
+    executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with_parent)
+    try:
+        with _deaf_children():
+            elsewhere = iter(executor.map(run, slow))
+        for done, case in enumerate(cases, 1):
+            yield next(elsewhere) if case.slow else run(case)
+            progress(done, len(cases))
+    finally:
+        executor.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes started here leave Ctrl-C and SIGTERM, which a whole group may get, to the one that started them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end_with_parent() -> None:
+    """In a worker: end when the process that started it is gone, even if it was killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def run(case: Case) -> Result:

@@ -1,0 +1,179 @@
+"""What every command of the verifier shares: how it ends, what it reads, how its options are refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+
+from verifier import fetch
+from verifier.encoding import MAX_DOCUMENT_BYTES, Json, encode_json
+from verifier.errors import Code, FormatError, VerifierError
+from verifier.note import ED25519, VerifierKey
+from verifier.verdict import Exit
+
+MAX_KEY_BYTES: Final = 10_000
+STOPPED: Final = 130
+PROGRESS_SECONDS: Final = 10
+
+
+class VerifierGroup(click.Group):
+    """A click group whose every failure is exit 3: 1 and 2 are answers here."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, ValueError):
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if sys.stdout is None:
+            sys.exit(Exit.UNUSABLE)
+        sys.exit(self._code(args, prog_name, complete_var, **extra))
+
+    def _code(self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, **extra: Any) -> int:
+        try:
+            code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
+            sys.stdout.flush()
+        except click.ClickException as error:
+            error.show()
+        except VerifierError as error:
+            plain = error.code == Code.USAGE
+            click.echo(error.message if plain else f"unusable input: {error}", err=True)
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("stopped", err=True)
+            return STOPPED
+        except (BrokenPipeError, SystemExit):  # click leaves by itself, with 1, when the pipe is closed
+            _silence()
+        except OSError as error:
+            click.echo(f"cannot read or write: {error.strerror}", err=True)
+            _silence()
+        except Exception as error:  # noqa: BLE001 - no traceback and no exit code that would be an answer
+            click.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+        else:
+            return int(code) if isinstance(code, int) else 0
+        return Exit.UNUSABLE
+
+
+def _silence() -> None:
+    """Keep Python from writing to a closed pipe again when it exits."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def version() -> str:
+    try:
+        return metadata.version("fair-beacon")
+    except metadata.PackageNotFoundError:
+        return "(a source tree, not installed)"
+
+
+@contextmanager
+def named(what: str) -> Iterator[None]:
+    """Say of which option or argument a FormatError is."""
+    try:
+        yield
+    except FormatError as error:
+        raise FormatError(Code.USAGE, f"{what}: {error.message}") from error
+
+
+def _vkey(_: click.Context, __: click.Parameter, value: str | None) -> VerifierKey | None:
+    if value is None:
+        return None
+    with named("--log-key"):
+        key = _key(value)
+        if key.type != ED25519:
+            raise FormatError(Code.VKEY, f"a log signs with Ed25519 (type 1); {key.name} is of another type")
+    return key
+
+
+def _key(value: str) -> VerifierKey:
+    """The key that a text is, or that the file of that name holds."""
+    try:
+        return VerifierKey.parse(value)
+    except FormatError:
+        if not _is_there(value):
+            if "+" in value:
+                raise
+            raise FormatError(Code.VKEY, f"{value!r} is neither a file nor a key (name+id+key)") from None
+    text = fetch.read_file(value, MAX_KEY_BYTES).decode("utf-8", "replace").strip()
+    try:
+        return VerifierKey.parse(text)
+    except FormatError as error:
+        raise FormatError(Code.VKEY, f"the file {value} holds no key: {error.message}") from error
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return bool(path) and Path(path).exists()
+    except OSError:  # a key is longer than any file name
+        return False
+
+
+LOG_KEY = click.option(
+    "--log-key", metavar="VKEY", callback=_vkey, help="The log's verifier key (name+id+key), or a file that holds it."
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
+
+
+def read(file: str) -> bytes:
+    """A document from a file or, for `-`, from standard input."""
+    if file != "-":
+        return fetch.read_file(file)
+    data = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise FormatError(Code.USAGE, f"standard input has more than {MAX_DOCUMENT_BYTES} bytes")
+    return data
+
+
+def print_json(value: Mapping[str, Json]) -> None:
+    click.echo(encode_json(value).decode("utf-8"))
+
+
+def leave(code: int) -> NoReturn:
+    click.get_current_context().exit(int(code))
+
+
+def progress(file: str, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
+    """Says on standard error how far a file is: always on a terminal, else in a line every ten seconds."""
+    if sys.stderr.isatty():
+        return lambda done, of: click.echo(f"\r{file}: {done} of {of}" + "\n" * (done == of), nl=False, err=True)
+    last = clock()
+
+    def show(done: int, of: int) -> None:
+        nonlocal last
+        if clock() - last >= PROGRESS_SECONDS:
+            last = clock()
+            click.echo(f"{file}: {done} of {of}", err=True)
+
+    return show
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does, so that the processes it started are ended too."""
+
+    def stop(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is stop:
+            signal.signal(signal.SIGTERM, before)
