@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from beacon import cli_common
 from beacon.cli_common import errors, until_told
 from beacon.rounds import devnet
 from beacon.rounds.devnet_control import Refused
@@ -86,7 +87,7 @@ def main(
       curl localhost:8081/devnet -H 'Content-Type: application/json' -d '{"late_ms": 5000}'
       ... -d '{"halt": true}'      no round any more; false: it goes on, and makes what it missed first
       ... -d '{"lie": "randomness"}'      null: the truth
-    """  # noqa: D301 - click's marks
+    """
 
     def ready(running: devnet.Devnet) -> None:
         _misbehave(running, late, halt_after, lie)
@@ -104,7 +105,7 @@ def main(
                 work = devnet.replay(host, port, _recording(replay, chain), speed, ready=ready)
             asyncio.run(until_told(work))
         except devnet.DevnetError as error:
-            raise click.UsageError(str(error)) from error
+            raise cli_common.Refused(str(error)) from error
 
 
 def _misbehave(running: devnet.Devnet, late: int, halt_after: int | None, lie: str | None) -> None:

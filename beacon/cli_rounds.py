@@ -15,7 +15,7 @@ from typing import IO, Any, Final, TypeVar
 import click
 
 from beacon import logs
-from beacon.cli_common import directory_option, errors, json_option, print_json, until_told
+from beacon.cli_common import Refused, directory_option, errors, json_option, print_json, until_told
 from beacon.clock import SystemClock
 from beacon.datadir import followed_chains, require_databases
 from beacon.rounds.collect import Collected
@@ -211,7 +211,7 @@ def export(file: Path, directory: Path, chain_name: str | None, range_: tuple[in
     """
     first, last = range_ or (1, MAX_INTEGER)
     if file.exists():
-        raise click.UsageError(f"{file} exists, and is not overwritten")
+        raise Refused(f"{file} exists, and is not overwritten")
 
     async def work(desk: Desk, names: list[str]) -> int:
         with click.open_file(str(file), "wb" if str(file) == "-" else "xb") as out:
@@ -286,7 +286,7 @@ def _at_desk(directory: Path, chain_name: str | None, work: Callable[[Desk, list
     async def run() -> T:
         async with _desk(directory) as desk:
             if chain_name is not None and chain_name not in desk.chains:
-                raise click.UsageError(f"there is no chain {chain_name!r}; there are {', '.join(desk.chains)}")
+                raise Refused(f"there is no chain {chain_name!r}; there are {', '.join(desk.chains)}")
             return await work(desk, list(desk.chains) if chain_name is None else [chain_name])
 
     with errors():

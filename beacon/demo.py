@@ -26,6 +26,7 @@ from typing import Any, Final
 import aiohttp
 import click
 
+from beacon.cli_common import Refused
 from verifier.encoding import encode_json
 
 ORIGIN: Final = "localhost/fair-beacon-demo"
@@ -61,7 +62,7 @@ def main(out: Path | None) -> None:
     says. It takes less than half a minute and leaves nothing behind, except in the folder of --out.
     """
     if out is not None and out.exists() and any(out.iterdir()):
-        raise click.UsageError(f"{out} is not empty; name a new folder")
+        raise Refused(f"{out} is not empty; name a new folder")
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="beacon-demo-") as folder:
         kept = out if out is not None else Path(folder) / "out"

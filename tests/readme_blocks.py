@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-import verifier.cli
 from click.testing import CliRunner
 
 import beacon.cli
+import verifier.cli
 from beacon.errors import PROBLEMS
 from beacon.settings import Settings, setting_names
 from beacon.web.application import build_web
