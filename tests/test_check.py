@@ -13,9 +13,14 @@ from tests import builder
 from tests.builder import LOG_KEY, ORIGIN, POLICY, QUICKNET, WITNESSES, Story, at, live, match, raffle
 from tests.check_support import TRUST, WITNESSED, broken, verdict
 from verifier.check import Trust, check
+from verifier.entries import Reveal
 from verifier.errors import FormatError
 from verifier.note import SigningKey, VerifierKey
+from verifier.outcomes import Seeds
 from verifier.policy import Policy
+from verifier.seeds import seed_chain
+from verifier.session import Logged, collect
+from verifier.transcript import parse_transcript
 from verifier.verdict import NEEDED, UNKNOWABLE, ClaimName, State
 
 OTHER_KEY = SigningKey(b"\x77" * 32, ORIGIN)
@@ -115,6 +120,14 @@ def test_what_a_session_without_a_round_would_have_given_is_shown():
     assert [row["outcome"] for row in result.session["would_have_been"]] == expected
 
 
+def test_without_its_seed_or_its_round_nothing_would_have_been():
+    story = Story().seal(close_at=None, participants=[], plan={"turn": 2})
+    seed = story.links[1].hex()
+    assert verdict(story.void("no-round", 615, seed=seed)).session["would_have_been"] == []
+    story = Story().seal(close_at=None, participants=[], plan={"turn": 2}).void("no-round", 615).round(1005, 616)
+    assert verdict(story).session["would_have_been"] == []
+
+
 def test_what_an_open_call_would_have_given_is_shown():
     told = live()
     expected = json.loads(told.leaves[-1])["outcomes"][0]
@@ -158,6 +171,31 @@ def test_recipes_of_equal_distribution_are_warned_about():
     assert verdict(Story().seal()).remarks == ()
 
 
+def test_recipes_of_equal_distribution_are_no_choice_in_live_sessions_and_plans():
+    alike = {"recipes": {"a": builder.TURN, "b": builder.TURN}, "close_at": None, "participants": []}
+    assert verdict(Story(links=2).seal(profile="live", **alike)).remarks == ()
+    assert verdict(Story().seal(plan={"a": 1}, **alike)).remarks == ()
+    assert len(verdict(Story().seal(**alike)).remarks) == 1
+
+
+def test_who_held_the_seed_is_said():
+    assert "the operator held the seed" in verdict(finished())["custody"].text
+    assert "the host club held the seed" in verdict(finished(custody="host"))["custody"].text
+    assert "the host club could refuse" in verdict(live(custody="host").reveal(20))["custody"].text
+    void = Story().seal(custody="host", close_at=None, participants=[])
+    assert "the operator is trusted" in verdict(void.void("no-round", 615))["custody"].text
+    void = Story().seal(custody="host", close_at=None, participants=[]).round(1005, 15.9)
+    assert "the host club held the seed and did not reveal it" in verdict(void.void("missed-reveal", 700))["custody"].text
+
+
+def test_what_is_missing_is_said():
+    story = match()
+    assert verdict(story)["outcomes"].text.startswith("the seed ")
+    story.reveal(135)
+    without = [index for index in story.shown if b'"type":"round"' not in story.leaves[index]]
+    assert verdict(story.document(without))["outcomes"].text.startswith("a round ")
+
+
 def test_a_reveal_by_whom_the_seal_does_not_provide_for_is_remarked():
     assert any("timelock" in remark for remark in verdict(match().reveal(135, by="timelock")).remarks)
     assert any("host" in remark for remark in verdict(match().reveal(135, by="host")).remarks)
@@ -168,6 +206,10 @@ def test_contributions_are_proven_when_all_are_signed_or_none_are_there():
     story = Story().seal(participants=[{"id": "white", "key": builder.public_key("white")}])
     story.contribute("white", 6.5, signature=story.signature("white", b"white")).close(6.6)
     assert verdict(story)["contributions"].state == State.PROVEN
+    assert verdict(story)["contributions"].text == "'white' signed"
+    both = Story().seal(participants=[{"id": "white", "key": builder.public_key("white")}, {"id": "black"}])
+    both.contribute("white", 6.5, signature=both.signature("white", b"white")).contribute("black", 6.51).close(6.6)
+    assert verdict(both)["contributions"].text == "the host club relayed 'black'; 'white' signed"
     assert verdict(raffle())["contributions"].text == "no participant took part"
     assert verdict(Story().seal())["contributions"].state == State.UNKNOWN
 
@@ -188,6 +230,33 @@ def test_wrong_outcomes_are_listed_up_to_a_limit():
         Story().seal(close_at=None, participants=[]).round(1005, 15.9).draw("turn", 16, 500, outcomes=[[9, 9]] * 500)
     )
     assert len(verdict(story.reveal(20))["outcomes"].findings) == 20
+
+
+def test_a_long_outcome_is_cut_in_the_finding():
+    recipes = {"deck": {"kind": "shuffle", "size": 100}}
+    story = Story().seal(close_at=None, participants=[], recipes=recipes).round(1005, 15.9)
+    finding = verdict(story.draw("deck", 16, outcomes=[list(range(100))]).reveal(20))["outcomes"].findings[0]
+    assert finding.text.count("...") == 2
+    assert len(finding.text) < 200
+
+
+@pytest.mark.parametrize(("k", "proven"), [(65_535, True), (65_536, True), (65_537, False)])
+def test_the_longest_seed_chain(k, proven):
+    links = seed_chain(b"\x09" * 32, k)
+    story = Story(links=2).seal(profile="live", close_at=None, participants=[], links=65_536, commitment=links[0].hex())
+    story.call("turn", 1.8).round(1002, 6.8).answer(1, 6.9)
+    session = collect(parse_transcript(builder.data(story.document())))
+    draw = session.draws[0]
+    session.draws = [replace(draw, entry=replace(draw.entry, draw=k, seed=links[k]))]
+    of_draws = Seeds(session)
+    assert of_draws.claim()[0] == State.PROVEN
+    assert (of_draws.findings == []) == proven
+    session.draws = []
+    session.calls = dict.fromkeys(range(1, k + 1), session.calls[1])
+    session.reveal = Logged(99, b"", Reveal(at(20), bytes(32), "service", links[k], {}))
+    of_reveal = Seeds(session)
+    of_reveal.claim()
+    assert (of_reveal.findings == []) == proven
 
 
 def test_a_verdict_lists_ten_thousand_outcomes_and_counts_all():
