@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from beacon.errors import ApiError
+from beacon.sessions import commands as rulings
 from beacon.store.errors import WriteFailed
 from tests.round_support import QUICKNET, recorded
 from tests.session_support import ALICE, FIRST, PLAYERS, MemorySeeds, service
@@ -253,28 +254,26 @@ async def test_a_close_is_missed_at_the_rounds_time_and_not_a_moment_before(runn
     assert (view["state"], view["reason"]) == expected
 
 
-@pytest.mark.parametrize(
-    ("round_late", "waited", "expected"),
-    [
-        (300_000, WAIT - 1, ("anchored", None)),
-        (300_000, WAIT, ("void", "missed-reveal")),
-        (500, WAIT - 501, ("anchored", None)),
-        (500, WAIT + 500, ("void", "missed-reveal")),
-    ],
-)
-async def test_a_reveal_is_missed_only_after_the_wait_behind_the_round(running, round_late, waited, expected):
-    """`reveal_by` has passed in each row but the third; `waited` counts from the `round` entry."""
-    bare = await running.seal(participants=[], round=FIRST + 20)
-    due = bare.state["round_time"]
-    written = await running.seal(participants=[], round=FIRST + 20, reveal_by=due + WAIT)
+@pytest.mark.parametrize(("early", "expected"), [(1, ("anchored", None)), (0, ("void", "missed-reveal"))])
+async def test_a_reveal_is_missed_only_after_the_wait_behind_a_late_round(running, early, expected):
+    """`reveal_by` has passed for five minutes."""
+    due = QUICKNET.time(FIRST + 20)
+    session = (await running.seal(participants=[], round=FIRST + 20, reveal_by=due + WAIT)).session
     running.seeds.kept.clear()
-    running.clock.time = due + round_late
+    running.clock.time = due + 300_000
     await running.rounds.arrive(FIRST + 20)
-    assert await running.state(written.session) == "anchored"
-    running.clock.advance(waited)
+    running.clock.advance(WAIT - early)
     await running.keeper.tick()
-    view = await running.sessions.view(written.session)
+    view = await running.sessions.view(session)
     assert (view["state"], view["reason"]) == expected
+
+
+async def test_a_reveal_is_not_missed_before_its_deadline(running):
+    written = await running.seal(participants=[], round=FIRST + 20, reveal_by=QUICKNET.time(FIRST + 20) + 2 * WAIT)
+    await running.reach(FIRST + 20)
+    state, reveal_by = running.book.get(written.session), written.state["reveal_by"]
+    assert rulings.missed_reveal(state, QUICKNET, reveal_by - 1) == []
+    assert [entry.reason for entry in rulings.missed_reveal(state, QUICKNET, reveal_by)] == ["missed-reveal"]
 
 
 # --- one entry for a round -------------------------------------------------------------------------------------------
