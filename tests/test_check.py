@@ -185,7 +185,9 @@ def test_who_held_the_seed_is_said():
     void = Story().seal(custody="host", close_at=None, participants=[])
     assert "the operator is trusted" in verdict(void.void("no-round", 615))["custody"].text
     void = Story().seal(custody="host", close_at=None, participants=[]).round(1005, 15.9)
-    assert "the host club held the seed and did not reveal it" in verdict(void.void("missed-reveal", 700))["custody"].text
+    assert (
+        "the host club held the seed and did not reveal it" in verdict(void.void("missed-reveal", 700))["custody"].text
+    )
 
 
 def test_what_is_missing_is_said():
@@ -430,6 +432,16 @@ def test_one_checkpoint_must_have_the_quorum_to_cover_an_entry():
     one = story.document(evidence=[story.evidence(size, {"w1": 200, "w3": 200})], seen={"w2": 200})
     assert verdict(one, WITNESSED)["sole"].state == State.PROVEN
     assert verdict(one, WITNESSED)["witnessed"].state == State.PROVEN
+
+
+def test_the_headline_names_what_is_trusted_and_nothing_else():
+    clock, log = "its clock (", "its log ("
+    sole = verdict(finished().document(seen={"w1": 200, "w2": 200}), WITNESSED).headline
+    assert (clock in sole, log in sole) == (True, False)
+    seen_early = verdict(witnessed({"w1": 7, "w2": 8}), WITNESSED).headline
+    assert (clock in seen_early, log in seen_early) == (False, True)
+    unsigned, none = verdict(finished()).headline, verdict(raffle().reveal(20)).headline
+    assert ("the host club" in unsigned, "the host club" in none) == (True, False)
 
 
 def test_proven_fair():
