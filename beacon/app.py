@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
@@ -19,6 +19,8 @@ from beacon.rounds.store_protocol import Put
 from beacon.rounds.verify import RoundVerifier
 from beacon.sessions.book import Book
 from beacon.sessions.custody import Custody
+from beacon.sessions.doubt import ClockDoubt, machine_ms
+from beacon.sessions.drawing import Drawers
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.service import Sessions
 from beacon.sessions.transcripts import Transcripts
@@ -36,11 +38,17 @@ _logger = logs.get(__name__)
 
 
 def create_app(
-    settings: Settings, clock: Clock, *, policy: Policy | None = None, verifier: RoundVerifier | None = None
+    settings: Settings,
+    clock: Clock,
+    *,
+    policy: Policy | None = None,
+    verifier: RoundVerifier | None = None,
+    monotonic: Callable[[], int] = machine_ms,
 ) -> web.Application:
     """The whole service as one aiohttp application; databases open at its start and close at its cleanup.
 
-    policy, verifier: how chains are followed and where rounds are verified, for tests.
+    policy, verifier, monotonic: how chains are followed, where rounds are verified, and the clock that the clock is
+    compared with (ms), for tests.
     Raises ConfigurationError at once for chains, key files or databases that are not in order. The start raises
     AlreadyOpen, SchemaRefused, LogDamaged.
     """
@@ -70,22 +78,29 @@ def create_app(
                 spool=Spool(settings.spool),
             )
             custody = Custody(master_key, SeedStore(private, private_reader, clock))
+            await rounds.start()
+            stack.push_async_callback(rounds.stop)
+            doubt = ClockDoubt(rounds, clock, monotonic)
+            drawers = Drawers()
+            stack.callback(drawers.close)
+            transcripts = Transcripts(log, settings.origin, str(signer.vkey))
+            stack.callback(transcripts.close)
             sessions = Sessions(
                 book=book,
                 log=log,
                 rounds=rounds,
                 custody=custody,
-                transcripts=Transcripts(log, settings.origin, str(signer.vkey)),
+                transcripts=transcripts,
                 clock=clock,
+                doubt=doubt,
+                drawers=drawers,
                 origin=settings.origin,
                 chains=chains,
                 sandbox_only=sandbox_only,
                 default_chain=settings.default_chain,
                 defaults=settings.sessions,
             )
-            await rounds.start()
-            stack.push_async_callback(rounds.stop)
-            keeper = Keeper(book, log, rounds, custody, clock, {chain.hash: chain for chain in chains.values()})
+            keeper = Keeper(book, log, rounds, custody, clock, doubt, {chain.hash: chain for chain in chains.values()})
             keeper.start()
             keeping = await stack.enter_async_context(_running(keeper))
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from beacon.log.log import Log
 from beacon.sessions.book import Book
 from beacon.sessions.custody import Custody
+from beacon.sessions.doubt import ClockDoubt
+from beacon.sessions.drawing import Drawers
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.requests import SealRequest
 from beacon.sessions.service import Sessions
@@ -84,27 +86,32 @@ class MemorySeeds:
 class Service:
     """Everything that `beacon.app` wires, but the network."""
 
-    def __init__(self, path, clock, rounds, seeds, *, chain=QUICKNET, **log_options):
+    def __init__(self, path, clock, rounds, seeds, *, chain=QUICKNET, monotonic=None, **log_options):
         self.clock, self.rounds, self.seeds = clock, rounds, seeds
         signer = SigningKey(bytes(32), ORIGIN)
         self.vkey = signer.vkey
         self.book = Book()
         self.log = Log.open(path / "log.db", signer, clock, [self.book], **log_options)
         custody = Custody(bytes(range(32)), seeds)
+        self.doubt = ClockDoubt(rounds, clock, monotonic or clock.now)
+        self.drawers = Drawers()
+        self.transcripts = Transcripts(self.log, ORIGIN, str(self.vkey))
         self.sessions = Sessions(
             book=self.book,
             log=self.log,
             rounds=rounds,
             custody=custody,
-            transcripts=Transcripts(self.log, ORIGIN, str(self.vkey)),
+            transcripts=self.transcripts,
             clock=clock,
+            doubt=self.doubt,
+            drawers=self.drawers,
             origin=ORIGIN,
             chains={"real": chain},
             sandbox_only=[],
             default_chain="real",
             defaults=SessionSettings(),
         )
-        self.keeper = Keeper(self.book, self.log, rounds, custody, clock, {chain.hash: chain})
+        self.keeper = Keeper(self.book, self.log, rounds, custody, clock, self.doubt, {chain.hash: chain})
         self.keeper.start()
 
     async def seal(self, host=ALICE, **fields):
@@ -146,4 +153,6 @@ async def service(path, *, start=FIRST, seeds=None, clock=None, rounds=None, **l
             await rounds.arrive(start)
         yield made
     finally:
+        made.drawers.close()
+        made.transcripts.close()
         made.log.close()

@@ -1,5 +1,6 @@
 """Match sessions from the seal to the verdict, and every refusal on the way: one row per rule."""
 
+import asyncio
 import json
 
 import pytest
@@ -7,9 +8,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
 
 from beacon.errors import ApiError
+from beacon.sessions import commands
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, BOB, FIRST, PLAYERS, Host, service
-from verifier.seeds import contribution_message
+from verifier.check import Trust, check
+from verifier.draws import draw, parse_recipe
+from verifier.encoding import encode_json
+from verifier.seeds import Stream, contribution_message
 from verifier.transcript import parse_transcript
 
 
@@ -472,6 +477,9 @@ async def test_a_deadline_that_passed_while_the_service_was_down_is_kept_at_the_
         before.clock.time = (await before.sessions.view(session))["reveal_by"] + 10 * HOUR
     async with service(tmp_path, seeds=before.seeds, clock=before.clock, rounds=before.rounds) as after:
         await after.keeper.tick()
+        assert await after.state(session) == "drawing"
+        after.clock.advance(20_000)
+        await after.keeper.tick()
         assert await after.state(session) == "revealed"
         verdict = await after.verdict(session)
         assert verdict.exit == 0
@@ -527,3 +535,69 @@ async def test_a_deck_says_how_many_cards_it_has_left(running):
     error = await refused("draw-past-end-of-deck", running.draw(session, "deck", 3))
     assert "10 that has 7 left" in error.detail
     assert (await running.draw(session, "deck", 2)).first_n == 2
+
+
+async def test_heavy_draws_are_made_beside_the_writer_and_keep_their_order(running):
+    recipes = {"ties": {"kind": "dice", "count": 200, "sides": 4000, "reroll_ties": True}}
+    recipes |= {"deck": {"kind": "deal", "size": 10000, "count": 100}, "turn": {"kind": "dice", "count": 2, "sides": 6}}
+    session, _ = await anchored(running, recipes=recipes)
+    answers = await asyncio.gather(
+        *(running.draw(session, "ties", 5) for _ in range(3)),
+        *(running.draw(session, "deck", 10) for _ in range(3)),
+        *(running.draw(session, "turn") for _ in range(5)),
+    )
+    assert sorted(answer.first_n for answer in answers[:3]) == [1, 6, 11]
+    assert sorted(answer.first_n for answer in answers[3:6]) == [1, 11, 21]
+    await running.sessions.reveal(ALICE, session)
+    assert (await running.verdict(session)).exit == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "recipe", "count"),
+    [
+        ("entry-too-long", {"kind": "dice", "count": 1000, "sides": 99900, "reroll_ties": True}, 32),
+        ("draw-count", {"kind": "dice", "count": 1000, "sides": 99900, "reroll_ties": True}, 9),
+        ("entry-too-long", {"kind": "shuffle", "size": 10000}, 2),
+        ("entry-too-long", {"kind": "bytes", "count": 1024}, 40),
+    ],
+)
+async def test_draws_that_are_too_much_at_once_are_refused_before_they_are_made(running, code, recipe, count):
+    session, _ = await anchored(running, recipes={"much": recipe})
+    running.drawers.make = None
+    error = await refused(code, running.draw(session, "much", count))
+    assert 1 <= error.extra["most"] < count
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"kind": "dice", "count": 7, "sides": 10},
+        {"kind": "integers", "min": -(2**53) + 1, "max": 2**53 - 1, "count": 50},
+        {"kind": "integers", "min": -5, "max": 3, "count": 9},
+        {"kind": "shuffle", "size": 100},
+        {"kind": "sample", "size": 2**32, "count": 40},
+        {"kind": "deal", "size": 5000, "count": 40},
+        {"kind": "weighted", "weights": [0, 0, 1], "count": 30},
+        {"kind": "bytes", "count": 33},
+    ],
+)
+def test_the_most_that_an_outcome_takes_is_never_too_little(recipe):
+    parsed = parse_recipe(recipe)
+    for n in range(1, 40):
+        outcome = draw(parsed, Stream(bytes(32), bytes(32), "r", n))
+        assert len(encode_json([outcome])) - 1 <= commands._most_bytes(parsed)
+
+
+async def test_receipts_can_be_had_again(running):
+    session, _ = await anchored(running)
+    await running.draw(session)
+    view = await running.sessions.view(session)
+    shown = parse_transcript(await running.sessions.transcript(session)).events
+    assert view["close_index"] in {event.index for event in shown}
+    for event in shown:
+        document = await running.sessions.receipt(session, event.index)
+        (again,) = parse_transcript(json.dumps(document).encode()).events
+        assert again.data == event.data
+        assert check(json.dumps(document).encode(), Trust(log_key=running.vkey))["log"].state == "PROVEN"
+    await refused("not-found", running.sessions.receipt(session, 0))
+    await refused("session-unknown", running.sessions.receipt(bytes(32), 1))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from sqlite_utils import Database
 
@@ -156,18 +157,21 @@ class Book:
 def load(db: Database, session: bytes) -> SessionState | None:
     """Fold any session from the log, ended or not; None when the log has none of that name (32 bytes)."""
     state = None
+    contributed: dict[str, bytes] = {}
     for index, data in session_events(db, session):
         entry = parse_entry(data)
         if isinstance(entry, entries.Seal):
             state = sealed(index, session, entry)
+            continue
+        assert state is not None
+        if isinstance(entry, entries.Contribution):
+            contributed[entry.participant] = entry.entropy
         elif isinstance(entry, entries.Round):
-            assert state is not None
             state = anchored(state, LoggedRound(index, entry.time, entry.signature))
         else:
-            assert state is not None
             assert not isinstance(entry, entries.Log | entries.Chain)
             state = fold(state, index, entry)
-    return state
+    return None if state is None else replace(state, contributions=contributed)
 
 
 def session_events(db: Database, session: bytes) -> Iterator[tuple[int, bytes]]:

@@ -6,6 +6,7 @@ rule refuses. What they need from elsewhere (a seed, a verified round) is handed
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -17,14 +18,27 @@ from beacon.sessions.state import SessionState, fold
 from beacon.settings import SessionSettings
 from verifier import entries
 from verifier.drand import ChainInfo, VerifiedRound
-from verifier.draws import Deal, Dealer, Recipe, Shuffle, parse_recipe
+from verifier.draws import (
+    Bytes,
+    Deal,
+    Dealer,
+    Dice,
+    Integers,
+    Recipe,
+    Sample,
+    Shuffle,
+    Weighted,
+    parse_recipe,
+)
 from verifier.ed25519 import check_public_key
-from verifier.encoding import MAX_ENTRY_BYTES, Json, encode_json
+from verifier.encoding import MAX_ENTRY_BYTES
 from verifier.errors import FormatError, VerifierError
 from verifier.fields import identifier
+from verifier.rules import period, wait
 from verifier.seeds import Stream, binding, session_digest, sha256
 
-_OVERHEAD: Final = 400
+_OVERHEAD: Final = 2_000
+MAX_WORK: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +83,10 @@ def seal(
     number = _round(terms, newest, defaults, time)
     due = chain.time(number)
     takes = bool(request.participants) or request.open
-    close_at = request.close_at if request.close_at_given else due - rules.period(chain) if takes else None
+    close_at = request.close_at if request.close_at_given else due - period(chain) if takes else None
     reveal_by = request.reveal_by
     if reveal_by is None:
-        reveal_by = due + max(defaults.reveal_after_ms, rules.wait(chain))
+        reveal_by = due + max(defaults.reveal_after_ms, wait(chain))
     entry = entries.Seal(
         time=time,
         log=terms.log,
@@ -116,7 +130,7 @@ def _round(terms: SealTerms, newest: VerifiedRound, defaults: SessionSettings, t
     if request.round_at is not None:
         return chain.first_at(request.round_at)
     takes = 3 if request.participants or request.open else 2
-    earliest = time + max(defaults.round_lead_ms, takes * rules.period(chain))
+    earliest = time + max(defaults.round_lead_ms, takes * period(chain))
     return max(newest.round + 2, chain.first_at(earliest))
 
 
@@ -157,21 +171,53 @@ def missed_close(state: SessionState, chain: ChainInfo, seed: bytes | None, time
     return [entries.Void(time, state.session, "missed-close", seed)]
 
 
-def draw(
-    state: SessionState, chain: ChainInfo, seed: bytes, recipe: str, count: int, purpose: str, time: int
-) -> list[entries.Draw]:
-    """The next `count` draws of a recipe, in one entry. Raises ApiError(entry-too-long) before it works for nothing."""
-    rules.draw(state, recipe, chain, time)
-    first = state.drawn.get(recipe, 0) + 1
-    _check_deck(state.seal.recipes[recipe], first, count)
-    if count * _least_bytes(state.seal.recipes[recipe]) > MAX_ENTRY_BYTES:
-        raise ApiError("entry-too-long", "the outcomes of that many draws do not fit into one entry")
-    outcomes = _outcomes(state, seed, recipe, first, count)
-    entry = entries.Draw(time, state.session, recipe, first, purpose, tuple(outcomes))
-    length = len(encode_json(outcomes)) + len(encode_json([purpose])) + _OVERHEAD
-    if length > MAX_ENTRY_BYTES:
-        raise ApiError("entry-too-long", "the outcomes of that many draws do not fit into one entry")
-    return [entry]
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The next draws of a recipe, as the state stands: numbers first, first + 1, ... under the binding B (32 bytes)."""
+
+    name: str
+    recipe: Recipe
+    first: int
+    count: int
+    binding: bytes
+
+    @property
+    def work(self) -> int:
+        """About how many uniform numbers have to be made."""
+        draws = self.first - 1 + self.count if isinstance(self.recipe, Deal) else self.count
+        return draws * _numbers(self.recipe)
+
+    def outcomes(self, seed: bytes) -> list[Any]:
+        """The outcomes under the seed (32 bytes); a deal is dealt again from its first card."""
+        start = 1 if isinstance(self.recipe, Deal) else self.first
+        numbers = range(start, self.first + self.count)
+        dealer = Dealer()
+        drawn = [dealer.draw(self.name, self.recipe, Stream(seed, self.binding, self.name, n)) for n in numbers]
+        return drawn[self.first - start :]
+
+
+def drawing(state: SessionState, name: str, count: int, chain: ChainInfo, time: int) -> Drawing:
+    """What the next `count` draws of a recipe are. Refused are those that may not fit into one entry (3.1)."""
+    rules.draw(state, name, chain, time)
+    assert state.round is not None
+    assert state.seal.round is not None
+    recipe, first = state.seal.recipes[name], state.drawn.get(name, 0) + 1
+    _check_deck(recipe, first, count)
+    most = max(1, (MAX_ENTRY_BYTES - _OVERHEAD) // _most_bytes(recipe))
+    if count > most:
+        text = f"the outcomes of {count} draws may not fit into one entry; {most} do"
+        raise ApiError("entry-too-long", text, extra={"most": most})
+    if count > 1 and count * _numbers(recipe) > MAX_WORK:
+        text = f"{count} draws of this recipe are too much work at once"
+        raise ApiError("draw-count", text, extra={"most": max(1, MAX_WORK // _numbers(recipe))})
+    digest = state.close.digest if state.close is not None else session_digest(state.session, ())
+    bound = binding(digest, 0, (), state.seal.round, sha256(state.round.signature))
+    return Drawing(name, recipe, first, count, bound)
+
+
+def draw(state: SessionState, asked: Drawing, outcomes: list[Any], purpose: str, time: int) -> entries.Draw:
+    """The entry of draws that were made."""
+    return entries.Draw(time, state.session, asked.name, asked.first, purpose, tuple(outcomes))
 
 
 def _check_deck(recipe: Recipe, first: int, count: int) -> None:
@@ -184,24 +230,34 @@ def _check_deck(recipe: Recipe, first: int, count: int) -> None:
         raise ApiError("draw-past-end-of-deck", f"{asked} from a deck of {recipe.size} that has {left} left")
 
 
-def _outcomes(state: SessionState, seed: bytes, name: str, first: int, count: int) -> list[Json]:
-    assert state.round is not None
-    assert state.seal.round is not None
-    digest = session_digest(state.session, state.contributions.items())
-    bound = binding(digest, 0, (), state.seal.round, sha256(state.round.signature))
-    recipe, dealer = state.seal.recipes[name], Dealer()
-    start = 1 if isinstance(recipe, Deal) else first
-    drawn: list[Any] = [dealer.draw(name, recipe, Stream(seed, bound, name, n)) for n in range(start, first + count)]
-    return drawn[first - start :]
-
-
-def _least_bytes(recipe: Recipe) -> int:
-    """The fewest bytes that one outcome takes in an entry."""
+def _most_bytes(recipe: Recipe) -> int:
+    """The most bytes that one outcome takes in an entry, with its brackets and the comma behind it."""
     match recipe:
+        case Dice(count=count, sides=sides):
+            return 3 + count * (len(str(sides)) + 1)
+        case Integers(min=low, max=high, count=count):
+            return 3 + count * (max(len(str(low)), len(str(high))) + 1)
         case Shuffle(size=size):
-            return 2 * size
+            return 3 + size * (len(str(size)) + 1)
+        case Sample(size=size, count=count) | Deal(size=size, count=count):
+            return 3 + count * (len(str(size)) + 1)
+        case Weighted(weights=weights, count=count):
+            return 3 + count * (len(str(len(weights))) + 1)
+        case Bytes(count=count):
+            return 3 + 2 * count
+
+
+def _numbers(recipe: Recipe) -> int:
+    """About how many uniform numbers one draw takes."""
+    match recipe:
+        case Dice(count=count, sides=sides, reroll_ties=True):
+            return int(count * math.exp(count * count / (2 * sides)))
+        case Shuffle(size=size):
+            return size
+        case Bytes(count=count):
+            return count // 32 + 1
         case _:
-            return 2 * recipe.count
+            return recipe.count
 
 
 def reveal(state: SessionState, chain: ChainInfo, seed: bytes, time: int) -> list[entries.SessionEntry]:
@@ -231,7 +287,7 @@ def no_round(
 
 def missed_reveal(state: SessionState, chain: ChainInfo, time: int) -> list[entries.SessionEntry]:
     """6.12 `missed-reveal`: the service has lost the seed of a session that has to be revealed."""
-    if state.round is None or time < max(state.seal.reveal_by, state.round.time + rules.wait(chain)):
+    if state.round is None or time < max(state.seal.reveal_by, state.round.time + wait(chain)):
         return []
     return [entries.Void(time, state.session, "missed-reveal", None)]
 

@@ -7,7 +7,6 @@ nonce; the commitment is the associated data, so that rows cannot be swapped.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from cryptography.exceptions import InvalidTag
@@ -17,14 +16,6 @@ from beacon.errors import ApiError
 from verifier.seeds import SEED_BYTES, opens, sha256
 
 NONCE_BYTES: Final = 12
-
-
-@dataclass(frozen=True, slots=True)
-class SealedSeed:
-    """An encrypted seed: nonce 12 bytes, ciphertext 48."""
-
-    nonce: bytes
-    ciphertext: bytes
 
 
 class SeedStore(Protocol):

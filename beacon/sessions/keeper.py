@@ -21,6 +21,7 @@ from beacon.rounds.rounds import Rounds
 from beacon.sessions import commands, rules, wire
 from beacon.sessions.book import Book
 from beacon.sessions.custody import Custody
+from beacon.sessions.doubt import ClockDoubt
 from beacon.sessions.state import SessionState
 from beacon.store.errors import StoreError
 from verifier.drand import ChainInfo, VerifiedRound
@@ -36,13 +37,21 @@ class Keeper:
     """Keeps the deadlines of all open sessions. `tick` and `on_round` run on the event loop."""
 
     def __init__(
-        self, book: Book, log: Log, rounds: Rounds, custody: Custody, clock: Clock, chains: Mapping[bytes, ChainInfo]
+        self,
+        book: Book,
+        log: Log,
+        rounds: Rounds,
+        custody: Custody,
+        clock: Clock,
+        doubt: ClockDoubt,
+        chains: Mapping[bytes, ChainInfo],
     ) -> None:
         self._book: Final = book
         self._log: Final = log
         self._rounds: Final = rounds
         self._custody: Final = custody
         self._clock: Final = clock
+        self._doubt: Final = doubt
         self._chains: Final = chains
         self._inbox: Final[deque[SessionState]] = deque()
         self._deadlines: Final[list[tuple[int, bytes]]] = []
@@ -82,6 +91,9 @@ class Keeper:
         def build(time: int) -> list[bytes]:
             if self._book.has_round(key):
                 return []
+            doubt = self._doubt.about(verified.chain)
+            if doubt is not None:
+                raise rules.NotYetError(doubt)
             return [wire.encode(commands.round_entry(verified, time))]
 
         for appended in await self._log.append(build):
@@ -117,13 +129,22 @@ class Keeper:
         state = self._book.get(session)
         if state is None or self._deadline(state) > self._clock.now():
             return
+        chain = self._chains[state.seal.chain]
+        doubt = self._doubt.about(chain)
+        if doubt is not None:
+            _log.warning("a deadline waits", session=session.hex(), reason=doubt)
+            self._look_at(self._clock.now() + RETRY_MS, session)
+            return
         try:
-            done = await self._act(state, self._chains[state.seal.chain])
+            done = await self._act(state, chain)
         except ApiError as error:
             _log.warning("a deadline waits", session=session.hex(), code=error.code, reason=error.detail)
             done = False
         except StoreError as error:
             _log.error("a deadline could not be kept", session=session.hex(), reason=str(error))
+            done = False
+        except Exception:  # noqa: BLE001 - one session must not stop the others
+            _log.exception("a deadline could not be kept", session=session.hex())
             done = False
         if not done:
             self._look_at(self._clock.now() + RETRY_MS, session)

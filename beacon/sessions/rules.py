@@ -14,14 +14,13 @@ from beacon.sessions.state import SessionState
 from verifier import ed25519, entries
 from verifier.drand import ChainInfo, VerifiedRound
 from verifier.errors import VerifierError
+from verifier.rules import CLOCK_SLACK, MAX_REVEAL, period, wait
 from verifier.seeds import contribution_message
 
-DAY: Final = 86_400_000
-MAX_REVEAL: Final = 400 * DAY
-CLOCK_SLACK: Final = 1_000
 _TROUBLE: Final = {
     "chain-unknown": "this service does not follow the chain",
     "chain-broken": "the chain signed one round twice, differently",
+    "rounds-damaged": "a stored round of the chain does not verify",
     "no-verified-round": "no round of the chain has been verified yet",
     "clock-unsure": "the newest verified round of the chain does not fit the service's clock",
 }
@@ -38,22 +37,12 @@ class NotYetError(Exception):
     """The entry would break 6.10 now: it waits."""
 
 
-def period(chain: ChainInfo) -> int:
-    """The chain's period in ms."""
-    return 1_000 * chain.period
-
-
-def wait(chain: ChainInfo) -> int:
-    """max(10 periods, 10 minutes) in ms."""
-    return max(10 * period(chain), 600_000)
-
-
 def known_time(rounds: Rounds, clock: Clock, chain: ChainInfo, time: int) -> VerifiedRound:
     """6.11: V, the newest verified round, if it fits both the clock and the entry's time."""
     for at in (clock.now(), time):
         trouble = rounds.trouble(chain.hash, at)
         if trouble is not None:
-            raise ApiError(trouble, _TROUBLE[trouble], retry_after=chain.period)
+            raise ApiError(trouble, _TROUBLE.get(trouble, "the chain cannot be used now"), retry_after=chain.period)
     newest = rounds.newest(chain.hash)
     assert newest is not None
     return newest

@@ -13,8 +13,10 @@ from beacon.log.log import Log
 from beacon.log.sequencer import Appended
 from beacon.rounds.rounds import Rounds
 from beacon.sessions import commands, rules, wire
-from beacon.sessions.book import Book, load, session_events
+from beacon.sessions.book import Book, chain_info, load, session_events
 from beacon.sessions.custody import Custody
+from beacon.sessions.doubt import ClockDoubt
+from beacon.sessions.drawing import LIGHT, Drawers
 from beacon.sessions.requests import SealRequest, Written
 from beacon.sessions.state import SessionState, as_json
 from beacon.sessions.transcripts import Transcripts
@@ -45,6 +47,8 @@ class Sessions:
         custody: Custody,
         transcripts: Transcripts,
         clock: Clock,
+        doubt: ClockDoubt,
+        drawers: Drawers,
         origin: str,
         chains: Mapping[str, ChainInfo],
         sandbox_only: Iterable[str],
@@ -58,6 +62,8 @@ class Sessions:
         self._custody: Final = custody
         self._transcripts: Final = transcripts
         self._clock: Final = clock
+        self._doubt: Final = doubt
+        self._drawers: Final = drawers
         self._origin: Final = origin
         self._chains: Final = dict(chains)
         self._by_hash: Final = {chain.hash: chain for chain in chains.values()}
@@ -131,18 +137,41 @@ class Sessions:
         return await self._written(session, logged)
 
     async def draw(self, host: Host, session: bytes, *, recipe: str, count: int, purpose: str) -> Written:
-        """Make the next draws of a recipe."""
-        drawn: list[entries.Draw] = []
-
-        def decide(state: SessionState, chain: ChainInfo, seed: bytes, time: int) -> list[entries.Draw]:
-            drawn[:] = commands.draw(state, chain, seed, recipe, count, purpose, time)
-            return drawn
-
+        """Make the next draws of a recipe. Heavy ones are made before their entry, and again if others came between."""
         state = await self._own(host, session)
-        rules.draw(state, recipe, self._by_hash[state.seal.chain], self._clock.now())
-        written = await self._seeded(state, decide)
-        outcomes = [outcome for entry in drawn for outcome in entry.outcomes]
-        return replace(written, outcomes=outcomes, first_n=drawn[0].n)
+        seed = await self._custody.open(state.seal.commitment)
+        chain = self._by_hash[state.seal.chain]
+        while True:
+            self._no_doubt(chain)
+            asked = commands.drawing(state, recipe, count, chain, self._clock.now())
+            ready = await self._drawers.make(asked, seed) if asked.work > LIGHT else None
+            written = await self._drawn(state, asked, seed, ready, purpose)
+            if written is not None:
+                return written
+            state = await self._own(host, session)
+
+    async def _drawn(
+        self, state: SessionState, asked: commands.Drawing, seed: bytes, ready: list[Any] | None, purpose: str
+    ) -> Written | None:
+        """Append the draws; None if others took their numbers while heavy ones were made."""
+        chain = self._by_hash[state.seal.chain]
+        made: list[Any] = []
+
+        def build(time: int) -> list[bytes]:
+            self._no_doubt(chain)
+            current = rules.open_session(self._book.staged(state.session))
+            now = commands.drawing(current, asked.name, asked.count, chain, time)
+            if ready is not None and now != asked:
+                return []
+            made[:] = ready if ready is not None else now.outcomes(seed)
+            return [wire.encode(commands.draw(current, now, made, purpose, time))]
+
+        appended = await self._log.append(build)
+        if not appended:
+            return None
+        entry = wire.parse(appended[0].entry)
+        assert isinstance(entry, entries.Draw)
+        return replace(await self._written(state.session, appended), outcomes=made, first_n=entry.n)
 
     async def reveal(self, host: Host, session: bytes) -> Written:
         """End a session: its seed is public from now on."""
@@ -163,6 +192,15 @@ class Sessions:
         """The JSON of a session."""
         return self._as_json(await self._find(session))
 
+    async def receipt(self, session: bytes, index: int) -> dict[str, Any]:
+        """The receipt of one of the session's entries, or of the `round` entry that it uses, by its log index."""
+        state = await self._find(session)
+        for shown, entry in await self._log.read(lambda db: list(session_events(db, session))):
+            if shown == index:
+                info = await self._log.read(lambda db: chain_info(db, state.seal.chain))
+                return await self._transcripts.receipt(index, entry, info or {})
+        raise ApiError("not-found", f"the session has no entry {index}")
+
     async def transcript(self, session: bytes) -> bytes:
         """The document of a session."""
         document = await self._transcripts.transcript(session)
@@ -179,10 +217,16 @@ class Sessions:
         seed = await self._custody.open(state.seal.commitment)
 
         def build(time: int) -> list[bytes]:
+            self._no_doubt(chain)
             current = rules.open_session(self._book.staged(session))
             return [wire.encode(entry) for entry in decide(current, chain, seed, time)]
 
         return await self._written(session, await self._log.append(build))
+
+    def _no_doubt(self, chain: ChainInfo) -> None:
+        reason = self._doubt.about(chain)
+        if reason is not None:
+            raise ApiError("clock-unsure", reason, retry_after=chain.period)
 
     async def _written(self, session: bytes, appended: Iterable[Appended]) -> Written:
         state = await self._find(session)

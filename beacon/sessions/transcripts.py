@@ -11,15 +11,17 @@ from beacon.log import reads
 from beacon.log.log import Log
 from beacon.log.reads import SignedCheckpoint
 from beacon.sessions.book import chain_info, session_events
+from beacon.store.reader import Reader
 from verifier.entries import Seal, parse_entry
 from verifier.transcript import document_bytes, encode_transcript
 
 
 class Transcripts:
-    """Makes documents of the log whose verifier key is `vkey`."""
+    """Makes documents of the log whose verifier key is `vkey`; long ones on a reader of their own."""
 
     def __init__(self, log: Log, origin: str, vkey: str) -> None:
         self._log: Final = log
+        self._reader: Final = Reader(log.path, 1)
         self._origin: Final = origin
         self._vkey: Final = vkey
 
@@ -31,7 +33,11 @@ class Transcripts:
     async def transcript(self, session: bytes) -> bytes | None:
         """The document of a session (32 bytes), ended or not, under the newest checkpoint; None when there is none."""
         checkpoint = self._log.latest()
-        return await self._log.read(lambda db: self._transcript(db, session, checkpoint))
+        return await self._reader.run(lambda db: self._transcript(db, session, checkpoint))
+
+    def close(self) -> None:
+        """Close the reader. Again is no error."""
+        self._reader.close()
 
     def _transcript(self, db: Database, session: bytes, checkpoint: SignedCheckpoint) -> bytes | None:
         shown = [(index, entry) for index, entry in session_events(db, session) if index < checkpoint.size]
@@ -41,5 +47,6 @@ class Transcripts:
         assert isinstance(seal, Seal)
         info = chain_info(db, seal.chain)
         assert info is not None
-        events = [(index, entry, reads.inclusion_proof(db, index, checkpoint.size)) for index, entry in shown]
+        proofs = reads.inclusion_proofs(db, [index for index, _ in shown], checkpoint.size)
+        events = [(index, entry, proof) for (index, entry), proof in zip(shown, proofs, strict=True)]
         return document_bytes(encode_transcript(self._origin, self._vkey, info, events, checkpoint.note))

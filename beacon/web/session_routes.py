@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from beacon.errors import ApiError
 from beacon.sessions.requests import (
     ContributionRequest,
     DrawRequest,
@@ -16,7 +17,8 @@ from beacon.sessions.requests import (
 )
 from beacon.web.requests import authenticate, read_model, session_id
 from beacon.web.services import SERVICES
-from verifier.encoding import encode_json
+from verifier.encoding import encode_json, parse_decimal
+from verifier.errors import FormatError
 
 routes: Final = web.RouteTableDef()
 
@@ -53,7 +55,7 @@ async def contribute(request: web.Request) -> web.Response:
 
 @routes.post("/v1/sessions/{session}/draws")
 async def draw(request: web.Request) -> web.Response:
-    """Make the next draws of a recipe; they may stand in several entries, so there are `receipts`."""
+    """Make the next draws of a recipe: `outcomes`, the number `n` of the first, and `receipts`."""
     host = await authenticate(request)
     session = session_id(request)
     body = await read_model(request, DrawRequest)
@@ -80,6 +82,16 @@ async def void(request: web.Request) -> web.Response:
     session = session_id(request)
     await read_model(request, VoidRequest)
     return _written(await request.app[SERVICES].sessions.void(host, session))
+
+
+@routes.get("/v1/sessions/{session}/receipts/{index}")
+async def receipt(request: web.Request) -> web.Response:
+    """The receipt of an entry of the session, by its log index: again, or of what the service did by itself."""
+    try:
+        index = parse_decimal(request.match_info["index"])
+    except FormatError as error:
+        raise ApiError("not-found", "An entry is named by its index in the log.") from error
+    return json_response(await request.app[SERVICES].sessions.receipt(session_id(request), index))
 
 
 @routes.get("/v1/sessions/{session}/transcript")

@@ -1,0 +1,61 @@
+"""When the service must not act on its own clock.
+
+Rule 6.11 guards what hosts ask for. What the service does by itself at a deadline has to go on while drand is halted,
+so it cannot always wait for a fitting round. It waits where the clock, not the chain, is at fault:
+
+    the clock leapt against the machine's monotonic one, and no round has confirmed it since;
+    rounds keep coming in, but do not fit the clock.
+
+Right after the start nothing is known of either, so the same patience holds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from beacon.clock import Clock
+from beacon.sessions.rules import Rounds
+from verifier.drand import ChainInfo
+from verifier.rules import period
+
+LEAP_MS: Final = 5_000
+PATIENCE_PERIODS: Final = 3
+PATIENCE_MS: Final = 10_000
+
+
+def machine_ms() -> int:
+    """Milliseconds of the machine's monotonic clock."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class ClockDoubt:
+    """Compares the clock with the chains and with a monotonic clock, each time it is asked. Any thread."""
+
+    def __init__(self, rounds: Rounds, clock: Clock, monotonic: Callable[[], int] = machine_ms) -> None:
+        self._rounds: Final = rounds
+        self._clock: Final = clock
+        self._monotonic: Final = monotonic
+        self._started: Final = monotonic()
+        self._confirmed = (clock.now(), self._started)
+        self._seen: Final[dict[bytes, tuple[int | None, int]]] = {}
+
+    def about(self, chain: ChainInfo) -> str | None:
+        """Why the clock is in doubt now, or None."""
+        now, elapsed = self._clock.now(), self._monotonic()
+        newest = self._rounds.newest(chain.hash)
+        number = None if newest is None else newest.round
+        known, since = self._seen.get(chain.hash, (None, self._started))
+        if number != known:
+            since = elapsed if chain.hash in self._seen else self._started
+            self._seen[chain.hash] = (number, since)
+        if self._rounds.trouble(chain.hash, now) is None:
+            self._confirmed = (now, elapsed)
+            return None
+        leap = (now - self._confirmed[0]) - (elapsed - self._confirmed[1])
+        if abs(leap) > LEAP_MS:
+            return f"the clock leapt by {leap} ms, and no round has confirmed it since"
+        if elapsed - since < PATIENCE_PERIODS * period(chain) + PATIENCE_MS:
+            return "the clock and the newest round do not fit, and it is too soon to say that the chain stands still"
+        return None
