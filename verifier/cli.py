@@ -109,8 +109,8 @@ def check(
 ) -> None:
     """Say what a transcript or receipt proves, claim by claim.
 
-    FILE is a document, or - for standard input. Without --chain the drand networks that come with the verifier are
-    trusted. Exit 0: fair. 1: something failed. 2: not decided. 3: unusable.
+    FILE is a document, or - for standard input. Without --chain drand's main networks, which come with the verifier, are
+    trusted, and no test network. Exit 0: fair. 1: something failed. 2: not decided. 3: unusable.
 
     Without witnesses the best that one transcript can reach is "Fair if the operator is honest": `unpredictable`,
     `sole` and `witnessed` are PROVEN only in a log that witnesses cosign, named in --policy, and `sole` only by a
@@ -124,7 +124,7 @@ def check(
       curl -s https://beacon.example/v1/sessions/ID/transcript | verifier check - --log-key log.vkey --json
     """
     with named("--chain"):
-        trusted = {name: fetch.load_chain(name) for name in chains} if chains else fetch.pinned_chains()
+        trusted = {name: fetch.load_chain(name) for name in chains} if chains else fetch.main_chains()
     with named("--policy"):
         witnesses = Policy.parse(fetch.read_file(policy, MAX_POLICY_BYTES)) if policy is not None else None
     trust = Trust(

@@ -11,6 +11,7 @@ from verifier.encoding import MAX_DOCUMENT_BYTES, parse_document_json
 from verifier.errors import Code, FormatError
 
 MAX_CHAIN_BYTES: Final = 16 * 1024
+TEST_NETWORKS: Final = frozenset({"quicknet-t", "testnet-default", "testnet-unchained-3s"})
 
 
 def read_file(path: Path | str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
@@ -42,6 +43,11 @@ def _pinned() -> tuple[tuple[str, ChainInfo], ...]:
 def pinned_chains() -> dict[str, ChainInfo]:
     """The chains that come with the distribution, by name."""
     return dict(_pinned())
+
+
+def main_chains() -> dict[str, ChainInfo]:
+    """The pinned chains that a verifier trusts unless it is told otherwise: drand's main network, no test network."""
+    return {name: chain for name, chain in _pinned() if name not in TEST_NETWORKS}
 
 
 def load_chain(name_or_path: str) -> ChainInfo:
