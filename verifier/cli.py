@@ -109,8 +109,8 @@ def check(
 ) -> None:
     """Say what a transcript or receipt proves, claim by claim.
 
-    FILE is a document, or - for standard input. Without --chain drand's main networks, which come with the verifier, are
-    trusted, and no test network. Exit 0: fair. 1: something failed. 2: not decided. 3: unusable.
+    FILE is a document, or - for standard input. Without --chain drand's main networks are trusted, which come
+    with the verifier, and no test network. Exit 0: fair. 1: something failed. 2: not decided. 3: unusable.
 
     Without witnesses the best that one transcript can reach is "Fair if the operator is honest": `unpredictable`,
     `sole` and `witnessed` are PROVEN only in a log that witnesses cosign, named in --policy, and `sole` only by a

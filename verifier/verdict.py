@@ -11,8 +11,8 @@ from verifier.encoding import Json
 
 UNKNOWABLE: Final = (
     "No file can show: whether a contribution that was sent was left out (only its sender's receipt or "
-    "signature can), whether this was the session agreed on before the round, whether the game used every draw in order, "
-    "who stands behind a key."
+    "signature can), whether this was the session agreed on before the round, whether the game used every draw in "
+    "order, who stands behind a key."
 )
 
 
