@@ -539,6 +539,7 @@ def test_a_receipt_of_one_entry_is_not_decidable_but_in_the_log():
         result = verdict(story.document([index]))
         assert (result.exit, result["log"].state) == (2, State.PROVEN)
         assert {claim.state for claim in result.claims[1:]} == {State.UNKNOWN}
+        assert [claim.name for claim in result.claims] == list(ClaimName)
         assert "receipt" in result.headline
     assert verdict(story.document([story.shown[0]])).exit == 2
     assert verdict(story.document([5]), replace(TRUST, log_key=None))["log"].state == State.UNKNOWN
