@@ -139,6 +139,13 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             False,
             "Do not use this chain. Use another of `GET /v1/chains`.",
         ),
+        "rounds-damaged": Problem(
+            503,
+            "A round of the chain in the service's database does not verify",
+            None,
+            False,
+            "Use another chain of `GET /v1/chains`. The operator runs `beacon log check`, and restores log.db.",
+        ),
         "sandbox-only-chain": Problem(
             403,
             "Only sandbox hosts may use this chain",

@@ -81,18 +81,22 @@ class MemoryRoundStore:
         return Put.SAME if stored.signature == verified.signature else Put.CONFLICT
 
     async def get(self, chain, round_number):
-        return self.rounds.get((chain.hash, round_number))
+        return _stated(self.rounds.get((chain.hash, round_number)))
 
     async def newest(self, chain):
         mine = [verified for (chain_hash, _), verified in self.rounds.items() if chain_hash == chain.hash]
-        return max(mine, key=lambda verified: verified.round, default=None)
+        return _stated(max(mine, key=lambda verified: verified.round, default=None))
 
     async def add_evidence(self, verified):
         if verified not in self.second:
             self.second.append(verified)
 
     async def evidence(self, chain):
-        return [verified for verified in self.second if verified.chain.hash == chain.hash]
+        return [_stated(verified) for verified in self.second if verified.chain.hash == chain.hash]
+
+
+def _stated(stored):
+    return stored and Round(stored.round, stored.signature, stored.previous_signature)
 
 
 class InlineVerifier:

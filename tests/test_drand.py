@@ -16,7 +16,6 @@ from verifier.drand import (
     SCHEMES,
     ChainInfo,
     Round,
-    VerifiedRound,
     parse_any_info,
     parse_chain_info,
     parse_pinned_chain,
@@ -266,13 +265,6 @@ def test_previous_signatures_stand_exactly_on_chained_schemes():
 def test_a_signature_of_another_length_is_refused_before_any_pairing():
     stated = recorded(QUICKNET, 1000)
     refused(Code.POINT, verify_round, QUICKNET, replace(stated, signature=stated.signature + stated.signature))
-    refused(Code.POINT, VerifiedRound.from_store, QUICKNET, 1000, stated.signature[:-1], None)
-
-
-def test_stored_rounds_come_back_as_they_went():
-    verified = verify_round(DEFAULT, recorded(DEFAULT, 1000))
-    again = VerifiedRound.from_store(DEFAULT, verified.round, verified.signature, verified.previous_signature)
-    assert again == verified
 
 
 def test_chains_are_loaded_by_name_hash_and_file(tmp_path):

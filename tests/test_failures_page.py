@@ -23,7 +23,7 @@ def test_every_reason_is_explained_once():
 
 
 def test_every_code_that_it_names_is_one_of_the_api():
-    named = {"clock-unsure", "no-verified-round", "chain-broken", "chain-retired"}
+    named = {"clock-unsure", "no-verified-round", "chain-broken", "rounds-damaged", "chain-retired"}
     assert named <= set(PROBLEMS)
     assert all(f"`{code}`" in PAGE for code in named)
 

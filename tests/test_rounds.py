@@ -317,7 +317,7 @@ def test_trouble_at_the_edges_of_rule_6_11():
 
 
 def test_troubles_are_codes_of_the_api():
-    assert {"chain-unknown", "chain-broken", "no-verified-round", "clock-unsure"} <= set(PROBLEMS)
+    assert {"chain-unknown", "chain-broken", "rounds-damaged", "no-verified-round", "clock-unsure"} <= set(PROBLEMS)
 
 
 async def test_genesis_in_the_future():

@@ -155,7 +155,7 @@ class Round:
 
 @dataclass(frozen=True)
 class VerifiedRound:
-    """A round that was verified under the key of `chain`: made by `verify_round`, or from storage that is trusted."""
+    """A round that was verified under the key of `chain`: made by `verify_round` and `verify_rounds`."""
 
     chain: ChainInfo = field(repr=False)
     round: int
@@ -171,18 +171,6 @@ class VerifiedRound:
     def time(self) -> int:
         """When this round fell due, in ms since the epoch."""
         return self.chain.time(self.round)
-
-    @classmethod
-    def from_store(
-        cls,
-        chain: ChainInfo,
-        round_number: int,
-        signature: bytes,
-        previous_signature: bytes | None,
-    ) -> VerifiedRound:
-        """Read back a round that this very process's own storage holds as verified. Nothing is checked but the form."""
-        _check_form(chain, Round(round_number, signature, previous_signature))
-        return cls(chain, round_number, signature, previous_signature)
 
 
 def verify_round(chain: ChainInfo, stated: Round, backend: Backend = REFERENCE) -> VerifiedRound:

@@ -23,6 +23,7 @@ from beacon.rounds.relays import Relay, open_session
 from beacon.rounds.rounds import Followed
 from beacon.rounds.spool import Spool
 from beacon.rounds.store_protocol import Put
+from beacon.rounds.stored import StoredRounds
 from beacon.rounds.taking_in import take_in
 from beacon.store.errors import AlreadyOpen
 from beacon.store.log_schema import LOG_SCHEMA
@@ -114,8 +115,9 @@ class Desk:
         except AlreadyOpen:
             return False
         try:
-            store = _Store(SqliteRounds(writer, self._reader, self.clock, Put), self.twice)
+            rounds = SqliteRounds(writer, self._reader, self.clock, Put)
             for followed in self.chains.values():
+                store = _Store(StoredRounds(followed.chain, rounds, self._verifier), self.twice)
                 await take_in(self.spool, followed.chain, self._verifier, store, FOREVER_MS)
         finally:
             await writer.aclose()
@@ -187,13 +189,13 @@ class Desk:
 class _Store:
     """Accepts rounds for a command: stored, or kept as evidence."""
 
-    def __init__(self, rounds: SqliteRounds[Put], twice: set[tuple[str, int]]) -> None:
+    def __init__(self, rounds: StoredRounds, twice: set[tuple[str, int]]) -> None:
         self._rounds = rounds
         self._twice = twice
 
     async def accept(self, verified: VerifiedRound) -> bool:
-        if await self._rounds.put(verified) is Put.CONFLICT:
+        outcome = await self._rounds.put(verified)
+        if outcome is Put.CONFLICT:
             await self._rounds.add_evidence(verified)
             self._twice.add((verified.chain.hash.hex(), verified.round))
-            return False
-        return True
+        return outcome in (Put.NEW, Put.SAME)

@@ -23,6 +23,8 @@ from beacon.clock import Clock
 from beacon.rounds.fetcher import Fetcher, NotFetched, Policy
 from beacon.rounds.health import RelayHealth
 from beacon.rounds.store_protocol import Put, RoundStore
+from beacon.rounds.stored import StoredRounds
+from beacon.rounds.verify import RoundVerifier
 from beacon.rounds.waiters import Waiters
 from verifier.drand import ChainInfo, VerifiedRound
 
@@ -42,6 +44,7 @@ class Follower:
         chain: ChainInfo,
         fetcher: Fetcher,
         store: RoundStore,
+        verifier: RoundVerifier,
         clock: Clock,
         *,
         policy: Policy,
@@ -53,7 +56,7 @@ class Follower:
         self.newest: VerifiedRound | None = None
         self.evidence: tuple[VerifiedRound, ...] = ()
         self._fetcher = fetcher
-        self._store = store
+        self._stored = StoredRounds(chain, store, verifier)
         self._clock = clock
         self._policy = policy
         self._listeners = listeners
@@ -66,9 +69,14 @@ class Follower:
         self._lock = asyncio.Lock()
 
     async def load(self) -> None:
-        """Take up what the store has: the newest round, and evidence that the chain is broken."""
-        self.newest = await self._store.newest(self.chain)
-        self.evidence = tuple(await self._store.evidence(self.chain))
+        """Take up what the store has and verifies: the newest round, and evidence that the chain is broken."""
+        self.newest = await self._stored.newest()
+        self.evidence = await self._stored.evidence()
+
+    @property
+    def damaged(self) -> tuple[int, ...]:
+        """The rounds of which something is stored that does not verify."""
+        return tuple(sorted(self._stored.damaged))
 
     @property
     def wanted(self) -> tuple[int, ...]:
@@ -90,14 +98,16 @@ class Follower:
         self._wanted.discard(round_number)
 
     async def get(self, round_number: int) -> VerifiedRound | None:
-        return await self._store.get(self.chain, round_number)
+        """The stored round, verified; nothing is fetched."""
+        return await self._stored.get(round_number)
 
     async def accept(self, verified: VerifiedRound) -> bool:
         """Store a verified round from anywhere and tell the listeners; whether all of them took it.
 
-        Another signature of a stored round is evidence of a broken chain: it is kept, and told to nobody.
+        Another signature of a stored round is evidence of a broken chain: it is kept, and told to nobody. Beside a row
+        that does not verify the round is told as ever: sessions that wait for it end with what the chain signed.
         """
-        if await self._store.put(verified) is Put.CONFLICT:
+        if await self._stored.put(verified) is Put.CONFLICT:
             await self._keep_evidence(verified)
             return False
         self.waiters.arrived(verified.round, verified)
@@ -183,7 +193,7 @@ class Follower:
     async def _settle(self, round_number: int) -> bool:
         """Have one round stored and told; whether it is in. What fails is logged, and due again at the next tick."""
         try:
-            verified = await self._store.get(self.chain, round_number)
+            verified = await self._stored.get(round_number)
             valid = await self._fetcher.fetch(round_number) if verified is None else (verified,)
             if await self._accept_all(valid):
                 self._wanted.discard(round_number)
@@ -223,8 +233,8 @@ class Follower:
         return told
 
     async def _keep_evidence(self, verified: VerifiedRound) -> None:
-        await self._store.add_evidence(verified)
-        self.evidence = tuple(await self._store.evidence(self.chain))
+        await self._stored.add_evidence(verified)
+        self.evidence = await self._stored.evidence()
         _log.critical(
             "the chain signed one round twice, differently; nothing is sealed on it any more",
             chain=self.chain.hash.hex(),

@@ -191,13 +191,16 @@ class Rounds:
     def trouble(self, chain_hash: bytes, time: int | None = None) -> str | None:
         """Why nothing may be sealed, contributed, closed or called on a chain at `time` (ms; None: now), or None.
 
-        A code of beacon.errors: chain-unknown, chain-broken (6.8), no-verified-round, clock-unsure (6.11).
+        A code of beacon.errors: chain-unknown, chain-broken (6.8), rounds-damaged, no-verified-round, clock-unsure
+        (6.11).
         """
         follower = self._followers.get(chain_hash)
         if follower is None:
             return "chain-unknown"
         if follower.evidence:
             return "chain-broken"
+        if follower.damaged:
+            return "rounds-damaged"
         if follower.newest is None:
             return "no-verified-round"
         at = self._clock.now() if time is None else time
@@ -231,6 +234,7 @@ class Rounds:
             chain,
             fetcher,
             self._store,
+            self._verifier,
             self._clock,
             policy=self._policy,
             listeners=self._listeners,

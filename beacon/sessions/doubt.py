@@ -23,6 +23,8 @@ from verifier.rules import period
 LEAP_MS: Final = 5_000
 PATIENCE_PERIODS: Final = 3
 PATIENCE_MS: Final = 10_000
+_OF_THE_CLOCK: Final = frozenset({"clock-unsure", "no-verified-round"})
+"""Any other trouble of a chain says nothing of the clock, and does not pass by waiting."""
 
 
 def machine_ms() -> int:
@@ -50,12 +52,13 @@ class ClockDoubt:
         if number != known:
             since = elapsed if chain.hash in self._seen else self._started
             self._seen[chain.hash] = (number, since)
-        if self._rounds.trouble(chain.hash, now) is None:
+        trouble = self._rounds.trouble(chain.hash, now)
+        if trouble is None:
             self._confirmed = (now, elapsed)
             return None
         leap = (now - self._confirmed[0]) - (elapsed - self._confirmed[1])
         if abs(leap) > LEAP_MS:
             return f"the clock leapt by {leap} ms, and no round has confirmed it since"
-        if elapsed - since < PATIENCE_PERIODS * period(chain) + PATIENCE_MS:
+        if trouble in _OF_THE_CLOCK and elapsed - since < PATIENCE_PERIODS * period(chain) + PATIENCE_MS:
             return "the clock and the newest round do not fit, and it is too soon to say that the chain stands still"
         return None

@@ -1,6 +1,7 @@
-"""Verified drand rounds in log.db: one per (chain, round), for ever, and the evidence of chains that signed one twice.
+"""Drand rounds in log.db: one per (chain, round), for ever, and the evidence of chains that signed one twice.
 
-Only rounds that were verified are put here, and log.db has one writer; so what is read back counts as verified.
+Only rounds that were verified are put here. But nothing stands against a row that is added while no service runs, so
+what is read back is unverified: whoever uses it verifies it first.
 """
 
 from __future__ import annotations
@@ -53,12 +54,12 @@ class SqliteRounds(Generic[P]):
 
         return await self._writer.run(job)
 
-    async def get(self, chain: ChainInfo, round_number: int) -> VerifiedRound | None:
-        """Give the stored round of this number, or None."""
+    async def get(self, chain: ChainInfo, round_number: int) -> Round | None:
+        """Give the stored round of this number, unverified, or None."""
         return await self._one(chain, "round = ?", (round_number,))
 
-    async def newest(self, chain: ChainInfo) -> VerifiedRound | None:
-        """Give the stored round with the highest number, or None."""
+    async def newest(self, chain: ChainInfo) -> Round | None:
+        """Give the stored round with the highest number, unverified, or None."""
         return await self._one(chain, "true ORDER BY round DESC LIMIT 1", ())
 
     async def add_evidence(self, verified: VerifiedRound) -> None:
@@ -76,16 +77,16 @@ class SqliteRounds(Generic[P]):
 
         await self._writer.run(job)
 
-    async def evidence(self, chain: ChainInfo) -> list[VerifiedRound]:
-        """Give what `add_evidence` kept for the chain, by round."""
+    async def evidence(self, chain: ChainInfo) -> list[Round]:
+        """Give what `add_evidence` kept for the chain, by round, unverified."""
         query = f"SELECT {_COLUMNS} FROM round_evidence WHERE chain = ? ORDER BY round, signature"  # noqa: S608 - ours
         rows = await self._reader.run(lambda db: db.execute(query, (chain.hash,)).fetchall())
-        return [VerifiedRound.from_store(chain, *row) for row in rows]
+        return [Round(*row) for row in rows]
 
-    async def _one(self, chain: ChainInfo, condition: str, values: tuple[int, ...]) -> VerifiedRound | None:
+    async def _one(self, chain: ChainInfo, condition: str, values: tuple[int, ...]) -> Round | None:
         query = f"SELECT {_COLUMNS} FROM rounds WHERE chain = ? AND {condition}"  # noqa: S608 - conditions are ours
         row = await self._reader.run(lambda db: db.execute(query, (chain.hash, *values)).fetchone())
-        return None if row is None else VerifiedRound.from_store(chain, *row)
+        return None if row is None else Round(*row)
 
 
 @dataclass(frozen=True, slots=True)
