@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -266,15 +268,23 @@ def log() -> None:
     callback=_vkey,
     help="The log's public key to check --file with, or a file that holds it (log.vkey).",
 )
+@click.option("--no-rounds", is_flag=True, help="Do not verify the signatures of the drand rounds: the slow part.")
 @json_option
-def check(directory: Path, file: Path | None, log_key: VerifierKey | None, as_json: bool) -> None:
-    """Check a whole log: every entry, hash, checkpoint, signature and derived row.
+def check(directory: Path, file: Path | None, log_key: VerifierKey | None, no_rounds: bool, as_json: bool) -> None:
+    """Check a whole log: every entry, hash, checkpoint, signature, drand round and derived row.
 
     It changes nothing, and may run beside the service.
     """
     with errors():
         path, key = _log_to_check(directory, file, log_key)
-        report = fsck.check(path, key, [Book()])
+        report = fsck.check(
+            path,
+            key,
+            [Book()],
+            _progress_of("entries"),
+            rounds=not no_rounds,
+            round_progress=_progress_of("signatures of rounds"),
+        )
     if as_json:
         print_json(asdict(report) | {"ok": report.ok})
     else:
@@ -282,9 +292,34 @@ def check(directory: Path, file: Path | None, log_key: VerifierKey | None, as_js
         click.echo(f"root {report.root}")
         for finding in report.findings:
             click.echo(f"DAMAGED {finding}")
-        click.echo("every check passed" if report.ok else f"{len(report.findings) + report.more} findings")
+        _show_rounds(report)
+        passed = "every check passed" if report.rounds_checked else "every check that was made passed"
+        click.echo(passed if report.ok else f"{len(report.findings) + report.more} findings")
     if not report.ok:
         raise click.exceptions.Exit(1)
+
+
+def _show_rounds(report: fsck.Report) -> None:
+    if report.rounds_checked:
+        click.echo(f"{report.rounds_verified} signatures of rounds verified")
+    else:
+        click.echo(f"NOT CHECKED: {report.rounds_unverified} signatures of rounds in entries and tables (--no-rounds)")
+    if report.rounds_checked and report.rounds_foreign:
+        click.echo(f"NOT CHECKED: {report.rounds_foreign} rounds of chains whose info is not in the log")
+
+
+def _progress_of(what: str) -> Callable[[int, int], None]:
+    """Shows how far it is, on standard error: each second on a terminal, else each ten; nothing where it is short."""
+    interval = 1.0 if sys.stderr.isatty() else 10.0
+    shown = time.monotonic()
+
+    def show(done: int, total: int) -> None:
+        nonlocal shown
+        if time.monotonic() - shown >= interval:
+            shown = time.monotonic()
+            click.echo(f"{done} of {total} {what}", err=True)
+
+    return show
 
 
 @log.command()

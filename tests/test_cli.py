@@ -23,7 +23,7 @@ from aiohttp import ClientSession, web
 from click.testing import CliRunner, Result
 
 from beacon.app import create_app
-from beacon.cli import main
+from beacon.cli import _progress_of, main
 from beacon.clock import SystemClock
 from beacon.datadir import log_signer
 from beacon.log import fsck
@@ -34,7 +34,7 @@ from beacon.store.errors import SchemaRefused
 from beacon.web.application import build_web
 from beacon.web.server import serve
 from beacon.web.services import SERVICES, Services
-from verifier.fetch import chains_directory, load_chain
+from verifier.fetch import chains_directory, load_chain, pinned_chains
 from verifier.note import Note, SigningKey, VerifierKey, open_note
 
 ORIGIN = "beacon.example/fair"
@@ -480,6 +480,35 @@ def test_a_damaged_log_is_exit_1_with_the_place(directory: Path, tmp_path: Path)
     result = run("log", "check", "--file", copy, "--log-key", vkey, code=1)
     assert "DAMAGED entry 0" in result.output
     assert json.loads(run("log", "check", "--file", copy, "--log-key", vkey, "--json", code=1).stdout)["ok"] is False
+
+
+def test_a_forged_round_in_the_table_is_damage_and_what_is_not_checked_is_said(directory: Path, tmp_path: Path) -> None:
+    vkey = str(log_signer(load_settings(directory)).vkey)
+    copy = tmp_path / "copy.db"
+    shutil.copyfile(directory / "log.db", copy)
+    chain = pinned_chains()["quicknet"].hash
+    with closing(sqlite3.connect(copy)) as db, db:
+        db.execute("INSERT INTO rounds VALUES (?, 5, zeroblob(48), NULL)", (bytes(32),))
+    output = run("log", "check", "--file", copy, "--log-key", vkey).output
+    assert "0 signatures of rounds verified\nNOT CHECKED: 1 rounds of chains whose info is not in the log" in output
+    with closing(sqlite3.connect(copy)) as db, db:
+        db.execute("INSERT INTO rounds VALUES (?, 5, zeroblob(48), NULL)", (chain,))
+    output = run("log", "check", "--file", copy, "--log-key", vkey, code=1).output
+    assert "DAMAGED round 5: stored for quicknet, does not verify" in output
+    output = run("log", "check", "--file", copy, "--log-key", vkey, "--no-rounds").output
+    assert "NOT CHECKED: 2 signatures of rounds" in output
+    assert "every check that was made passed" in output
+    assert "every check passed" not in output
+
+
+def test_the_check_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    now = [0.0]
+    monkeypatch.setattr("beacon.cli.time.monotonic", lambda: now[0])
+    show = _progress_of("entries")
+    for second in range(25):
+        now[0] = float(second)
+        show(second, 50)
+    assert capsys.readouterr().err.splitlines() == ["10 of 50 entries", "20 of 50 entries"]
 
 
 def test_a_log_under_another_key_is_not_accepted(directory: Path) -> None:

@@ -1,9 +1,10 @@
 """Checking a whole log file, and rebuilding what follows from its entries.
 
 `check` trusts nothing but the key it is given: every entry is parsed and hashed again, every stored hash, root and
-signature compared with what follows from the entries, and every derived row with what the projections make of them. It
-reads one moment of the file, also beside a running service, in memory that does not grow with the log. Projections are
-told of the same commits as when the log was written: one at each checkpoint.
+signature compared with what follows from the entries, and every derived row with what the projections make of them.
+Every drand round that an entry or a table states is verified under its chain's key. It reads one moment of the file,
+also beside a running service, in memory that does not grow with the log. Projections are told of the same commits as
+when the log was written: one at each checkpoint.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final
 
 from sqlite_utils import Database
 
+from beacon.log.fsck_rounds import RoundsCheck
 from beacon.log.projection import Loading, Projection
 from beacon.log.recovery import open_checkpoint
 from beacon.log.sequencer import insert_pairs
@@ -41,9 +43,11 @@ _CHUNK: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it should be. where: schema, database, entry, hash, checkpoint or derived.
+    """Something that is not as it should be.
 
-    index: the entry's index, the hash row's, or the checkpoint's size; None where it is about the whole.
+    where: schema, database, entry, hash, checkpoint, derived, round or evidence.
+    index: the entry's index, the hash row's, the checkpoint's size, or the number of a stored round (round) or of one
+    that was signed twice (evidence); None where it is about the whole.
     """
 
     where: str
@@ -56,11 +60,20 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """What a check read, and the first MAX_FINDINGS findings; `more` counts the rest. root: hex, of all entries."""
+    """What a check read, and the first MAX_FINDINGS findings; `more` counts the rest. root: hex, of all entries.
+
+    rounds: rows of that table. rounds_checked: whether rounds were verified. rounds_verified, rounds_unverified:
+    distinct (chain, round, signature) of entries and tables that verify, and of which it was not asked; rounds_foreign:
+    those of the latter whose chain is known neither to the log nor to this software.
+    """
 
     size: int = 0
     checkpoints: int = 0
     rounds: int = 0
+    rounds_checked: bool = False
+    rounds_verified: int = 0
+    rounds_unverified: int = 0
+    rounds_foreign: int = 0
     derived_checked: bool = False
     root: str = ""
     findings: list[Finding] = field(default_factory=list)
@@ -79,20 +92,28 @@ class Report:
 
 
 def check(
-    path: Path, vkey: VerifierKey, projections: Sequence[Projection] | None = None, progress: Progress | None = None
+    path: Path,
+    vkey: VerifierKey,
+    projections: Sequence[Projection] | None = None,
+    progress: Progress | None = None,
+    *,
+    rounds: bool = True,
+    round_progress: Progress | None = None,
 ) -> Report:
     """Check a whole log file; the origin is the key's name. Writes nothing to it and needs no lock.
 
     projections: fresh ones, used for this alone; without them the derived tables are not checked.
-    progress: called with (entries done, entries in all). Raises CannotOpen.
+    progress: called with (entries done, entries in all). rounds: False compares the rounds and does not verify them.
+    round_progress: called with (distinct rounds done, in all). Raises CannotOpen.
     """
-    report = Report()
+    report = Report(rounds_checked=rounds)
     with tempfile.TemporaryDirectory() as directory:
         try:
             with closing(open_readonly(path)) as db:
                 _check_schema(db, report)
             with closing(_beside(path, Path(directory) / "scratch.db")) as db:
-                _Check(db, vkey, projections, progress or _no_progress, report).run()
+                whole = _Check(db, vkey, projections, progress or _no_progress, report)
+                whole.run(round_progress or _no_progress)
         except DAMAGE as error:
             reason = refusal(path, error)
             if isinstance(reason, CannotOpen):
@@ -153,9 +174,10 @@ class _Check:
         self._report: Final = report
         self._stack: list[tuple[int, bytes]] = []
         self._time = 0
+        self._rounds: Final = RoundsCheck(db, report.add)
         report.derived_checked = projections is not None
 
-    def run(self) -> None:
+    def run(self, round_progress: Progress) -> None:
         """Read everything, inside one transaction, so at one moment."""
         self._db.execute("BEGIN")
         for (line,) in self._db.execute("PRAGMA log.integrity_check").fetchall():
@@ -167,6 +189,9 @@ class _Check:
         if self._report.derived_checked:
             for table in DERIVED:
                 self._check_derived(table)
+        counts = self._rounds.run(round_progress, verify=self._report.rounds_checked)
+        self._report.rounds_verified, self._report.rounds_unverified = counts.verified, counts.unverified
+        self._report.rounds_foreign = counts.foreign
 
     def _check_entries(self) -> None:
         total = self._db.execute("SELECT count(*) FROM log.entries").fetchone()[0]
@@ -210,6 +235,7 @@ class _Check:
             self._report.add("entry", index, "the first entry, and no other, is of type log")
         elif isinstance(entry, entries.Log) and entry.origin != self._vkey.name:
             self._report.add("entry", index, f"names another log, {entry.origin}")
+        self._rounds.see(index, entry)
 
     def _check_hashes(self, index: int, nodes: bytes, stored: _Rows) -> None:
         row = stored.take(index)
