@@ -150,10 +150,12 @@ def between(made, monkeypatch, happens):
     monkeypatch.setattr(made.log, "append", later)
 
 
+@pytest.mark.parametrize("leap", [UNSURE, -1_501])
 @pytest.mark.parametrize("command", ["seal", "contribute"])
-async def test_a_clock_that_becomes_unsure_before_the_entry_has_its_time(running, monkeypatch, command):
+async def test_a_clock_that_becomes_unsure_before_the_entry_has_its_time(running, monkeypatch, command, leap):
+    """Back by a second and a half, the clock alone is out: the entry's time is the last entry's."""
     session = (await running.seal(round=FIRST + 60)).session
-    between(running, monkeypatch, lambda: running.clock.advance(UNSURE))
+    between(running, monkeypatch, lambda: running.clock.advance(leap))
     size = running.log.latest().size
     commands = {
         "seal": lambda: running.seal(round=FIRST + 60),
