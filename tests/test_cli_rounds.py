@@ -25,6 +25,7 @@ from tests.lying_relay import LyingRelay
 from tests.round_support import DEFAULT, QUICKNET, FakeClock, recorded, verified
 from tests.session_support import ALICE, service
 from tests.test_cli import fetch, program, run, without_port
+from verifier.drand import VerifiedRound
 
 FIRST = 72_750
 HASH = QUICKNET.hash.hex()
@@ -381,14 +382,29 @@ def test_what_drand_answered_can_be_imported(data, tmp_path):
 
 
 def test_a_second_signature_of_a_stored_round_is_evidence_and_exit_1(data, tmp_path, monkeypatch):
+    def both(chain, stated):
+        return [VerifiedRound(chain, one.round, one.signature, one.previous_signature) for one in stated]
+
+    monkeypatch.setattr("beacon.rounds.batching.check_many", both)
     file = tmp_path / "rounds.jsonl"
-    other = type(verified(QUICKNET, FIRST))(QUICKNET, FIRST, recorded(QUICKNET, FIRST + 1).signature)
-    put(data, other)
+    put(data, VerifiedRound(QUICKNET, FIRST, recorded(QUICKNET, FIRST + 1).signature))
     file.write_bytes(lines(FIRST))
     result = as_json("import", data, file, code=1)
     assert result["twice"] == [{"chain": HASH, "round": FIRST}]
     with contextlib.closing(Database(data / "log.db").conn) as conn:
         assert conn.execute("SELECT round FROM round_evidence").fetchall() == [(FIRST,)]
+
+
+def test_a_stored_row_that_does_not_verify_is_no_evidence_and_exit_1(data, tmp_path):
+    file = tmp_path / "rounds.jsonl"
+    put(data, VerifiedRound(QUICKNET, FIRST, recorded(QUICKNET, FIRST + 1).signature))
+    file.write_bytes(lines(FIRST, FIRST + 2))
+    assert (
+        f"what log.db has as round {FIRST} of quicknet does not verify" in rounds("import", data, file, code=1).stderr
+    )
+    with contextlib.closing(Database(data / "log.db").conn) as conn:
+        assert conn.execute("SELECT count(*) FROM round_evidence").fetchone() == (0,)
+        assert conn.execute("SELECT round FROM rounds").fetchall() == [(FIRST,), (FIRST + 2,)]
 
 
 # the devnet's options

@@ -12,6 +12,7 @@ from beacon.rounds import Followed, Rounds, stored
 from beacon.rounds.desk import Desk
 from beacon.rounds.spool import Spool
 from beacon.rounds.store_protocol import Put
+from beacon.store.errors import LogDamaged
 from beacon.store.log_schema import LOG_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.rounds import SqliteRounds
@@ -239,7 +240,8 @@ async def test_a_command_that_takes_rounds_in_holds_no_forged_row_against_the_ch
     insert(path, forged(NUMBER))
     Spool(tmp_path / "spool").add(QUICKNET, [verified(QUICKNET, NUMBER), verified(QUICKNET, WANTED)])
     async with Desk.open({"quicknet": Followed(QUICKNET, ())}, path, tmp_path / "spool", at(WANTED)) as desk:
-        assert await desk.absorb()
+        with pytest.raises(LogDamaged, match=f"round {NUMBER} of quicknet does not verify"):
+            await desk.absorb()
         assert desk.twice == set()
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM round_evidence").fetchone() == (0,)

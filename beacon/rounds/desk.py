@@ -25,7 +25,7 @@ from beacon.rounds.spool import Spool
 from beacon.rounds.store_protocol import Put
 from beacon.rounds.stored import StoredRounds
 from beacon.rounds.taking_in import take_in
-from beacon.store.errors import AlreadyOpen
+from beacon.store.errors import AlreadyOpen, LogDamaged
 from beacon.store.log_schema import LOG_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.rounds import RoundArchive, SqliteRounds
@@ -34,6 +34,7 @@ from verifier.drand import ChainInfo, Round, VerifiedRound
 
 PAGE: Final = 512
 PAGES_KEPT: Final = 16
+MAX_NAMED: Final = 10
 FOREVER_MS: Final = 10**12
 
 
@@ -106,7 +107,7 @@ class Desk:
     async def absorb(self) -> bool:
         """Take the spool into log.db; whether that was done, rather than left to the service that has it open.
 
-        Raises the writer's errors.
+        Raises the writer's errors; LogDamaged, with the rest taken in, where a stored row in the way does not verify.
         """
         if not any(self.spool.files(followed.chain) for followed in self.chains.values()):
             return True
@@ -116,9 +117,13 @@ class Desk:
             return False
         try:
             rounds = SqliteRounds(writer, self._reader, self.clock, Put)
-            for followed in self.chains.values():
-                store = _Store(StoredRounds(followed.chain, rounds, self._verifier), self.twice)
-                await take_in(self.spool, followed.chain, self._verifier, store, FOREVER_MS)
+            damaged = []
+            for name, followed in self.chains.items():
+                stored = StoredRounds(followed.chain, rounds, self._verifier)
+                await take_in(self.spool, followed.chain, self._verifier, _Store(stored, self.twice), FOREVER_MS)
+                damaged += [f"round {number} of {name}" for number in sorted(stored.damaged)]
+            if damaged:
+                raise LogDamaged(f"what log.db has as {', '.join(damaged[:MAX_NAMED])} does not verify")
         finally:
             await writer.aclose()
         return True
