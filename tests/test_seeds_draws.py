@@ -182,6 +182,7 @@ BAD_RECIPES = [
     {"kind": "bytes", "count": 0}, {"kind": "bytes", "count": 1025},
 ]  # fmt: skip
 EDGES = [
+    {"kind": "dice", "count": 11, "sides": 11, "reroll_ties": True}, {"kind": "weighted", "weights": [1], "count": 1},
     {"kind": "dice", "count": 1000, "sides": 2**32}, {"kind": "dice", "count": 10, "sides": 10, "reroll_ties": True},
     {"kind": "dice", "count": 34, "sides": 113, "reroll_ties": True}, {"kind": "dice", "count": 1, "sides": 2, "reroll_ties": True},
     {"kind": "integers", "min": -MAX_INTEGER, "max": MAX_INTEGER, "count": 1000}, {"kind": "integers", "min": 5, "max": 5, "count": 1},
