@@ -99,6 +99,7 @@ def test_an_entry_has_at_most_65535_bytes():
     longest = log | {"origin": "x" * (MAX_ENTRY_BYTES - len(encode_json(log | {"origin": ""})))}
     assert len(encode_json(longest)) == MAX_ENTRY_BYTES
     assert parse_entry(encode_json(longest)).time == 0
+    assert encode_entry(parse_entry(encode_json(longest))) == encode_json(longest)
     assert refused(encode_json(longest | {"origin": longest["origin"] + "x"})).code is Code.ENTRY
 
 
