@@ -626,6 +626,50 @@ def test_a_transcript_of_another_session(run, write):
     assert "of session" in result.stdout
 
 
+def test_a_leaf_of_another_session_in_a_consecutive_transcript_is_absent(run, write):
+    story = Story().seal(host_seq=2, label="another table").contribute("white", 6.2, counted=False)
+    mine = story.shown[:]
+    story.shown = []
+    story.seal(time=at(6.3)).contribute("white", 6.5)
+    first = story.shown[0]
+    foreign = json.loads(story.leaves[mine[1]]) | {"time": at(6.55), "participant": "black"}
+    index = story.add(foreign, shown=False)
+    story.close(9.1).round(1005, 15.9).draw("turn", 16).reveal(20)
+    write("whole.json", story.document(story.all_from_seal()))
+    assert first < index < story.shown[-1]
+    assert run("check", "whole.json", "--log-key", VKEY).stdout.startswith("Fair")
+    result = receipts(run, write, story, index, "--log-key", VKEY)
+    assert result.exit_code == 1
+    assert result.stdout.startswith(f"ABSENT: the contribution of entry {index} belongs to another session: ")
+    for own in story.shown:
+        assert receipts(run, write, story, own, "--log-key", VKEY).exit_code == 0
+
+
+def test_what_is_in_the_log_and_does_not_count(run, write):
+    story = Story().seal().contribute("white", 6.5).contribute("white", 6.51, b"again", counted=False).close(6.6)
+    story.contribute("black", 6.7, counted=False).close(6.75)
+    story.round(1004, 15.8, signature="00" * 48).round(1005, 15.9).round(1005, 15.91)
+    story.draw("turn", 16).reveal(20).contribute("black", 21, counted=False)
+    story.shown = list(story.all_from_seal())
+    write("whole.json", story)
+    reasons = {
+        4: "it is a second one of the same participant, after entry 3", 6: "it was logged after the close",
+        7: "it is a second one, after entry 5", 8: "the session does not use it", 10: "the session does not use it",
+        13: "it was logged after the session's end",
+    }  # fmt: skip
+    for index in story.shown:
+        result = receipts(run, write, story, index, "--log-key", VKEY)
+        found = result.stdout.splitlines()[0]
+        assert result.exit_code == (index in reasons)
+        if index in reasons:
+            assert found.startswith("NOT COUNTED: ")
+            assert found.endswith(f" is in the log, but does not count: {reasons[index]}.")
+        else:
+            assert found.startswith("PRESENT: ")
+    answer = json.loads(receipts(run, write, story, 6, "--log-key", VKEY, "--json").stdout)
+    assert (answer["found"], answer["exit"]) == ("not counted", 1)
+
+
 def test_a_transcript_that_is_older_than_the_receipt(run, write):
     write("whole.json", Story().seal().contribute("white", 6.5))
     result = receipts(

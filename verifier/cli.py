@@ -256,8 +256,8 @@ def receipt(file: str, transcript: str, log_key: VerifierKey | None, as_json: bo
 
     Only the sender of a contribution can notice that it was left out: keep the receipts. FILE is a receipt, the
     service's whole answer with receipts in it (of several, the first contribution's is taken), or a tlog-proof with the
-    entry in it. Without --log-key nothing is verified. Exit 0: present. 1: absent or replaced, or one of the files is
-    false. 2: not decided, or no key. 3: unusable.
+    entry in it. Without --log-key nothing is verified. Exit 0: present. 1: absent, replaced or not counted, or one of
+    the files is false. 2: not decided, or no key. 3: unusable.
 
     \b
     Examples:

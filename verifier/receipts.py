@@ -18,7 +18,7 @@ from verifier.encoding import Json, parse_document_json
 from verifier.errors import Code, FormatError, VerifierError
 from verifier.evidence import LogClaim
 from verifier.note import VerifierKey
-from verifier.session import collect
+from verifier.session import Session, collect
 from verifier.tlog_proof import TlogProof
 from verifier.transcript import Event, SignedCheckpoint, Transcript, document_bytes, parse_transcript
 from verifier.verdict import Claim, Exit, State
@@ -33,6 +33,7 @@ class Found(StrEnum):
     ABSENT = "absent"
     REPLACED = "replaced"
     NOT_COVERED = "not covered"
+    NOT_COUNTED = "not counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,8 @@ class Answer:
 def compare(receipt: bytes, transcript: bytes, log_key: VerifierKey | None) -> Answer:
     """Look up the receipt's entry in the transcript. Raises FormatError for unusable input.
 
-    Exit: 0 present; 1 absent, replaced, or one of the two documents is false; 2 when the transcript ends before the
-    receipt's entry, or without the log's key, which alone says that the two files are true.
+    Exit: 0 present; 1 absent, replaced, there but not counted, or one of the two documents is false; 2 when the
+    transcript ends before the receipt's entry, or without the log's key, which alone says that the two files are true.
     """
     whole = _parse(transcript, "the transcript", parse_document)
     field, receipt = _chosen(receipt)
@@ -176,18 +177,21 @@ def _look(event: Event, mine: Transcript, whole: Transcript) -> tuple[Found, str
     what = f"the {event.entry.type} of entry {event.index}"
     if mine.origin != whole.origin:
         return Found.ABSENT, f"{what} is of the log {mine.origin}, the transcript of {whole.origin}"
-    at_index = {other.index: other for other in whole.events}
-    same = at_index.get(event.index)
+    own, shown = _session_of(event), _session_of(whole.seal or whole.events[0])
+    if own is not None and shown is not None and own != shown:
+        text = f"{what} belongs to another session: it is of session {own.hex()}, the transcript of {shown.hex()}"
+        return Found.ABSENT, text
+    same = next((other for other in whole.events if other.index == event.index), None)
     if same is not None and same.data == event.data:
+        reason = _not_counted(event, whole)
+        if reason is not None:
+            return Found.NOT_COUNTED, f"{what} is in the log, but does not count: {reason}"
         return Found.PRESENT, f"{what} is in the transcript, byte for byte"
     if same is not None:
         return (
             Found.REPLACED,
             f"{what} is not there: the transcript has another entry at that index, a {same.entry.type}",
         )
-    session, shown = _session_of(event), whole.seal
-    if session is not None and shown is not None and session != shown.leaf:
-        return Found.ABSENT, f"{what} is of session {session.hex()}, the transcript of {shown.leaf.hex()}"
     for other in whole.events:
         if _place(other) is not None and _place(other) == _place(event):
             change = "with the same bytes" if other.data == event.data else "with other bytes"
@@ -195,6 +199,33 @@ def _look(event: Event, mine: Transcript, whole: Transcript) -> tuple[Found, str
     if event.index >= whole.signed.checkpoint.size:
         return Found.NOT_COVERED, f"{what} is newer than the transcript, whose checkpoint covers fewer entries"
     return Found.ABSENT, f"{what} is not in the transcript"
+
+
+def _not_counted(event: Event, whole: Transcript) -> str | None:
+    """Why the session of the transcript takes no notice of one of its leaves (6.1, 6.5, 6.8); None if it does."""
+    session = collect(whole)
+    if session is None or event.index in _counted(session):
+        return None
+    if _session_of(event) is None:
+        return "the session does not use it"
+    if session.end is not None and event.index > session.end.index:
+        return "it was logged after the session's end"
+    if event.index < session.seal.index:
+        return "it stands before the session's seal"
+    first = next((other for other in whole.events if _place(other) == _place(event)), event)
+    if first.index != event.index:
+        whose = " of the same participant" if isinstance(event.entry, entries.Contribution) else ""
+        return f"it is a second one{whose}, after entry {first.index}"
+    if isinstance(event.entry, entries.Contribution):
+        return "it was logged after the close"
+    return "what it says was taken before"
+
+
+def _counted(session: Session) -> set[int]:
+    """The log indices of the entries that a session is made of."""
+    single = (session.seal, session.close, session.reveal, session.void)
+    several = (session.contributions, session.calls.values(), session.draws, session.rounds.values())
+    return {one.index for one in single if one is not None} | {one.index for many in several for one in many}
 
 
 def _session_of(event: Event) -> bytes | None:
