@@ -24,7 +24,7 @@ from beacon.sessions.drawing import Drawers
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.service import Sessions
 from beacon.sessions.transcripts import Transcripts
-from beacon.settings import Settings, read_key
+from beacon.settings import ConfigurationError, Settings, read_key
 from beacon.store.hosts import HostStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
@@ -78,6 +78,11 @@ def create_app(
                 spool=Spool(settings.spool),
             )
             custody = Custody(master_key, SeedStore(private, private_reader, clock))
+            if not await custody.owns():
+                raise ConfigurationError(
+                    f"{settings.master_key}: the seeds in {settings.private_db} are under another master key. "
+                    "Restore the key that belongs to this data directory."
+                )
             await rounds.start()
             stack.push_async_callback(rounds.stop)
             doubt = ClockDoubt(rounds, clock, monotonic)

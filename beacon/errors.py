@@ -322,6 +322,20 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             True,
             "Send the same request again after `Retry-After` seconds.",
         ),
+        "not-closed": Problem(
+            409,
+            "The contributions were never closed",
+            "6.4",
+            False,
+            "The service ends the session as void (`missed-close`); seal a new one.",
+        ),
+        "session-full": Problem(
+            409,
+            "The session's transcript has reached its size limit",
+            "7.2",
+            False,
+            "Reveal the session and go on in a new one; a transcript has at most 64 MiB.",
+        ),
         "draw-past-end-of-deck": Problem(
             409, "The deck has not that many cards left", "5.2", False, "Ask for fewer, or deal from another recipe."
         ),

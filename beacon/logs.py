@@ -49,6 +49,8 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
     root.setLevel(level.upper())
     # Its access lines hold whatever a client puts into a path; the web layer writes its own.
     logging.getLogger("aiohttp.access").setLevel(logging.CRITICAL)
+    # Its parser errors quote the raw bytes of a request, tokens and bodies included.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL + 1)
     # It tells of every wake, and warns of each one that comes while work is under way, which is meant.
     logging.getLogger("apscheduler").setLevel(logging.ERROR)
     structlog.configure(

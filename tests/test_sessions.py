@@ -9,6 +9,8 @@ from pydantic import ValidationError
 
 from beacon.errors import ApiError
 from beacon.sessions import commands
+from beacon.sessions.custody import Custody
+from beacon.store.errors import LogDamaged
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, BOB, FIRST, PLAYERS, Host, service
 from verifier.check import Trust, check
@@ -48,7 +50,7 @@ async def test_a_whole_match(running):
     session = written.session
     assert written.state["state"] == "sealed"
     assert written.state["round"] == QUICKNET.first_at(running.clock.now() + 30_000)
-    assert written.state["close_at"] == written.state["round_time"] - 3_000
+    assert written.state["close_at"] == written.state["round_time"] - 10_000
 
     white = await running.contribute(session, "white", b"\x01\x02")
     assert white.state["state"] == "sealed"
@@ -136,6 +138,7 @@ async def test_a_rerun_names_the_session_it_replaces(running):
 
 
 HOUR = 3_600_000
+LATE_CLOSE = {"round": FIRST + 11, "close_at": QUICKNET.time(FIRST + 11) - 3_000}
 SEALS = [
     ("seal-round-too-early", "6.3", lambda now: {"round": FIRST + 2}),
     ("seal-round-too-early", "6.3", lambda now: {"round_at": now}),
@@ -188,7 +191,7 @@ async def test_contributions_that_are_refused(running):
 
 
 async def test_contributions_end_with_close_at(running):
-    written = await running.seal()
+    written = await running.seal(**LATE_CLOSE)
     await running.contribute(written.session, "white")
     running.clock.time = written.state["close_at"]
     await running.rounds.arrive(written.state["round"] - 2)
@@ -202,14 +205,14 @@ async def test_contributions_end_with_close_at(running):
 
 
 async def test_no_contribution_once_the_chain_is_one_round_away_whatever_the_clock_says(running):
-    written = await running.seal()
+    written = await running.seal(**LATE_CLOSE)
     running.clock.time = written.state["close_at"]
     await running.rounds.arrive(written.state["round"] - 1)
     await refused("contribution-too-late", running.contribute(written.session, "white"), "6.11")
 
 
 async def test_the_service_closes_by_itself_with_whoever_came(running):
-    written = await running.seal(min_contributions=1)
+    written = await running.seal(min_contributions=1, **LATE_CLOSE)
     await running.contribute(written.session, "white")
     running.clock.time = written.state["close_at"]
     await running.rounds.arrive(written.state["round"] - 1)
@@ -225,7 +228,7 @@ async def test_the_service_closes_by_itself_with_whoever_came(running):
 
 
 async def test_too_few_contributions_void_the_session(running):
-    written = await running.seal(min_contributions=2)
+    written = await running.seal(min_contributions=2, **LATE_CLOSE)
     await running.contribute(written.session, "white")
     running.clock.time = written.state["close_at"] + 1
     await running.rounds.arrive(written.state["round"] - 1)
@@ -599,3 +602,61 @@ async def test_receipts_can_be_had_again(running):
         assert check(json.dumps(document).encode(), Trust(log_key=running.vkey))["log"].state == "PROVEN"
     await refused("not-found", running.sessions.receipt(session, 0))
     await refused("session-unknown", running.sessions.receipt(bytes(32), 1))
+
+
+async def test_nothing_is_drawn_or_revealed_while_contributions_were_never_closed(running):
+    written = await running.seal()
+    running.clock.time = QUICKNET.time(written.state["round"]) + 500
+    await running.rounds.arrive(written.state["round"])
+    assert await running.state(written.session) == "sealed"
+    await refused("not-closed", running.draw(written.session), "6.4")
+    await refused("not-closed", running.sessions.reveal(ALICE, written.session), "6.4")
+    await running.keeper.tick()
+    view = await running.sessions.view(written.session)
+    assert (view["state"], view["reason"]) == ("void", "missed-close")
+    assert (await running.verdict(written.session)).exit == 2
+
+
+async def test_a_session_is_full_before_its_transcript_is_too_large(running, monkeypatch):
+    session, _ = await anchored(running)
+    empty = running.book.get(session).size
+    await running.draw(session, "shuffle")
+    full = running.book.get(session).size
+    document = await running.sessions.transcript(session)
+    assert len(document) < full
+    monkeypatch.setattr(commands, "MAX_SIZE", full + 2 * 65_535 - 1)
+    error = await refused("session-full", running.draw(session), "7.2")
+    assert str(full) in error.detail
+    assert full - empty > 48_000
+    await running.sessions.reveal(ALICE, session)
+    assert (await running.verdict(session)).exit == 0
+
+
+async def test_an_entry_that_was_altered_on_disk_is_not_used(running):
+    session, _ = await anchored(running)
+    index = (await running.sessions.view(session))["close_index"]
+
+    def alter(db):
+        db.execute("DROP TRIGGER entries_no_update")
+        db.execute("UPDATE entries SET entry = CAST(replace(entry, '11', '22') AS BLOB) WHERE i = ?", [index - 1])
+
+    await running.log.writer.run(alter)
+    with pytest.raises(LogDamaged):
+        await running.sessions.transcript(session)
+
+
+async def test_many_sessions_of_one_round_are_all_closed_in_time(running):
+    sessions = [(await running.seal(min_contributions=0)).session for _ in range(40)]
+    close_at = (await running.sessions.view(sessions[0]))["close_at"]
+    running.clock.time = close_at + 1
+    await running.rounds.arrive(QUICKNET.current(close_at))
+    running.seeds.kept.clear()
+    while await running.keeper.tick():
+        pass
+    assert {await running.state(session) for session in sessions} == {"closed"}
+
+
+async def test_another_master_key_is_noticed(running):
+    assert await Custody(bytes(range(32)), running.seeds).owns()
+    assert await Custody(bytes(range(32)), running.seeds).owns()
+    assert not await Custody(bytes(32), running.seeds).owns()

@@ -15,10 +15,12 @@ from sqlite_utils import Database
 
 from beacon.log import reads
 from beacon.sessions import wire
-from beacon.sessions.state import LoggedRound, SessionState, anchored, fold, sealed
+from beacon.sessions.state import LoggedRound, SessionState, anchored, fold, grown, sealed
+from beacon.store.errors import LogDamaged
 from verifier import entries
 from verifier.encoding import Json
 from verifier.entries import parse_entry
+from verifier.merkle import leaf_hash
 
 RoundKey = tuple[bytes, int]
 
@@ -95,7 +97,7 @@ class Book:
             case entries.Log():
                 pass
             case _:
-                self._session_entry(db, index, parsed)
+                self._session_entry(db, index, parsed, len(entry))
 
     def committed(self) -> None:
         touched = list(self._staged.values())
@@ -131,10 +133,10 @@ class Book:
             if state is not None and state.end is None:
                 self._staged[name] = anchored(state, logged)
 
-    def _session_entry(self, db: Database, index: int, entry: entries.SessionEntry) -> None:
+    def _session_entry(self, db: Database, index: int, entry: entries.SessionEntry, size: int) -> None:
         state = self.staged(entry.session)
         assert state is not None, "an entry of no open session"
-        state = fold(state, index, entry)
+        state = grown(fold(state, index, entry), size)
         db.conn.execute("INSERT INTO session_entries (session, i) VALUES (?, ?)", (entry.session, index))
         if state.end is not None:
             db.conn.execute("UPDATE sessions SET end_index = ? WHERE session = ?", (index, entry.session))
@@ -157,6 +159,7 @@ class Book:
 def load(db: Database, session: bytes) -> SessionState | None:
     """Fold any session from the log, ended or not; None when the log has none of that name (32 bytes)."""
     state = None
+    size = 0
     contributed: dict[str, bytes] = {}
     for index, data in session_events(db, session):
         entry = parse_entry(data)
@@ -164,6 +167,8 @@ def load(db: Database, session: bytes) -> SessionState | None:
             state = sealed(index, session, entry)
             continue
         assert state is not None
+        if not isinstance(entry, entries.Round):
+            size = grown(replace(state, size=size), len(data)).size
         if isinstance(entry, entries.Contribution):
             contributed[entry.participant] = entry.entropy
         elif isinstance(entry, entries.Round):
@@ -171,14 +176,20 @@ def load(db: Database, session: bytes) -> SessionState | None:
         else:
             assert not isinstance(entry, entries.Log | entries.Chain)
             state = fold(state, index, entry)
-    return None if state is None else replace(state, contributions=contributed)
+    return None if state is None else replace(state, contributions=contributed, size=size)
 
 
 def session_events(db: Database, session: bytes) -> Iterator[tuple[int, bytes]]:
     """(index, bytes) of a session's entries and of the `round` entry that it uses, in log order."""
-    rows = db.conn.execute(
-        "SELECT i, entry FROM session_entries JOIN entries USING (i) WHERE session = ? ORDER BY i", (session,)
+    stored = db.conn.execute(
+        """SELECT i, entry, substr(nodes, 1, 32) FROM session_entries JOIN entries USING (i) LEFT JOIN hashes USING (i)
+        WHERE session = ? ORDER BY i""",
+        (session,),
     ).fetchall()
+    for index, data, leaf in stored:
+        if leaf_hash(data) != leaf:
+            raise LogDamaged(f"entry {index} is not the one that was logged")
+    rows = [(index, data) for index, data, _ in stored]
     if not rows:
         return iter(())
     seal = parse_entry(rows[0][1])

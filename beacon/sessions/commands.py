@@ -14,7 +14,7 @@ from typing import Any, Final
 from beacon.errors import ApiError
 from beacon.sessions import rules
 from beacon.sessions.requests import SealRequest
-from beacon.sessions.state import SessionState, fold
+from beacon.sessions.state import MAX_SIZE, SessionState, fold
 from beacon.settings import SessionSettings
 from verifier import entries
 from verifier.drand import ChainInfo, VerifiedRound
@@ -39,6 +39,7 @@ from verifier.seeds import Stream, binding, session_digest, sha256
 
 _OVERHEAD: Final = 2_000
 MAX_WORK: Final = 500_000
+CLOSE_MARGIN: Final = 7_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def seal(
     number = _round(terms, newest, defaults, time)
     due = chain.time(number)
     takes = bool(request.participants) or request.open
-    close_at = request.close_at if request.close_at_given else due - period(chain) if takes else None
+    close_at = request.close_at if request.close_at_given else _default_close(chain, due, time) if takes else None
     reveal_by = request.reveal_by
     if reveal_by is None:
         reveal_by = due + max(defaults.reveal_after_ms, wait(chain))
@@ -117,6 +118,12 @@ def seal(
     return entry
 
 
+def _default_close(chain: ChainInfo, due: int, time: int) -> int:
+    """Some seconds before the last moment, where there is time: many sessions may have to be closed for one round."""
+    early = due - period(chain) - CLOSE_MARGIN
+    return early if early - time >= CLOSE_MARGIN else due - period(chain)
+
+
 def _minimum(request: SealRequest) -> int:
     if request.min_contributions is not None:
         return request.min_contributions
@@ -139,6 +146,7 @@ def contribute(
 ) -> list[entries.SessionEntry]:
     """The contribution, and the close behind it when every listed participant has contributed (6.5)."""
     rules.contribution(state, entry, newest)
+    _check_size(state)
     after = fold(state, 0, entry)
     if rules.may_close(after, chain, newest, entry.time) and len(after.contributions) >= state.seal.min_contributions:
         return [entry, _close(after, entry.time)]
@@ -199,6 +207,7 @@ class Drawing:
 def drawing(state: SessionState, name: str, count: int, chain: ChainInfo, time: int) -> Drawing:
     """What the next `count` draws of a recipe are. Refused are those that may not fit into one entry (3.1)."""
     rules.draw(state, name, chain, time)
+    _check_size(state)
     assert state.round is not None
     assert state.seal.round is not None
     recipe, first = state.seal.recipes[name], state.drawn.get(name, 0) + 1
@@ -218,6 +227,12 @@ def drawing(state: SessionState, name: str, count: int, chain: ChainInfo, time: 
 def draw(state: SessionState, asked: Drawing, outcomes: list[Any], purpose: str, time: int) -> entries.Draw:
     """The entry of draws that were made."""
     return entries.Draw(time, state.session, asked.name, asked.first, purpose, tuple(outcomes))
+
+
+def _check_size(state: SessionState) -> None:
+    """7.2: a transcript has at most 64 MiB; what would pass that, with room for the end, is refused."""
+    if state.size > MAX_SIZE - 2 * MAX_ENTRY_BYTES:
+        raise ApiError("session-full", f"the session's entries take {state.size} bytes in its transcript")
 
 
 def _check_deck(recipe: Recipe, first: int, count: int) -> None:
@@ -280,7 +295,11 @@ def no_round(
 ) -> list[entries.SessionEntry]:
     """6.12 `no-round`: reveal_by has passed, and the chain has signed nothing from the session's round on."""
     assert state.seal.round is not None
-    if time < state.seal.reveal_by or (newest is not None and newest.round >= state.seal.round):
+    if (
+        state.round is not None
+        or time < state.seal.reveal_by
+        or (newest is not None and newest.round >= state.seal.round)
+    ):
         return []
     return [entries.Void(time, state.session, "no-round", seed)]
 

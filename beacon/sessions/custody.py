@@ -16,6 +16,7 @@ from beacon.errors import ApiError
 from verifier.seeds import SEED_BYTES, opens, sha256
 
 NONCE_BYTES: Final = 12
+_CHECK: Final = sha256(b"fair-beacon/master-key-check")
 
 
 class SeedStore(Protocol):
@@ -34,6 +35,21 @@ class Custody:
         self._cipher: Final = AESGCM(master_key)
         self._store: Final = store
 
+    async def owns(self) -> bool:
+        """Whether this is the master key that the stored seeds are under; at the first start it becomes that.
+
+        A known text is kept encrypted beside the seeds, under a commitment that no seed opens.
+        """
+        kept = await self._store.get(_CHECK)
+        if kept is None:
+            nonce = os.urandom(NONCE_BYTES)
+            await self._store.put(_CHECK, nonce, self._cipher.encrypt(nonce, _CHECK, _CHECK))
+            return True
+        try:
+            return self._cipher.decrypt(kept[0], kept[1], _CHECK) == _CHECK
+        except (InvalidTag, ValueError):
+            return False
+
     async def make(self) -> bytes:
         """Make and keep a new seed; its commitment, 32 bytes."""
         seed = os.urandom(SEED_BYTES)
@@ -49,7 +65,7 @@ class Custody:
             raise ApiError("seed-unavailable", "the private database holds no seed of this session")
         try:
             seed = self._cipher.decrypt(kept[0], kept[1], commitment)
-        except InvalidTag:
+        except (InvalidTag, ValueError):
             raise ApiError("seed-unavailable", "the seed does not decrypt under this master key") from None
         if not opens(seed, 1, commitment):
             raise ApiError("seed-unavailable", "what was kept does not open the commitment")

@@ -4,7 +4,7 @@ Rule 6.11 guards what hosts ask for. What the service does by itself at a deadli
 so it cannot always wait for a fitting round. It waits where the clock, not the chain, is at fault:
 
     the clock leapt against the machine's monotonic one, and no round has confirmed it since;
-    rounds keep coming in, but do not fit the clock.
+    rounds keep coming in at their pace, but do not fit the clock.
 
 Right after the start nothing is known of either, so the same patience holds.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from beacon.clock import Clock
 from beacon.sessions.rules import Rounds
@@ -32,6 +32,17 @@ def machine_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+class _Seen(NamedTuple):
+    """The newest round, since when (ms, monotonic), and whether it came faster than time passes: a chain that makes up
+    for a halt, while the clock may well be right.
+    """
+
+    number: int | None
+    since: int
+    at: int
+    fast: bool
+
+
 class ClockDoubt:
     """Compares the clock with the chains and with a monotonic clock, each time it is asked. Any thread."""
 
@@ -41,17 +52,20 @@ class ClockDoubt:
         self._monotonic: Final = monotonic
         self._started: Final = monotonic()
         self._confirmed = (clock.now(), self._started)
-        self._seen: Final[dict[bytes, tuple[int | None, int]]] = {}
+        self._seen: Final[dict[bytes, _Seen]] = {}
 
     def about(self, chain: ChainInfo) -> str | None:
         """Why the clock is in doubt now, or None."""
         now, elapsed = self._clock.now(), self._monotonic()
         newest = self._rounds.newest(chain.hash)
         number = None if newest is None else newest.round
-        known, since = self._seen.get(chain.hash, (None, self._started))
-        if number != known:
-            since = elapsed if chain.hash in self._seen else self._started
-            self._seen[chain.hash] = (number, since)
+        seen = self._seen.get(chain.hash)
+        if seen is None:
+            seen = _Seen(number, self._started, elapsed, fast=False)
+        elif number != seen.number:
+            came = ((number or 0) - (seen.number or 0)) * period(chain)
+            seen = _Seen(number, elapsed, elapsed, fast=seen.number is not None and came > 2 * (elapsed - seen.at))
+        self._seen[chain.hash] = seen
         trouble = self._rounds.trouble(chain.hash, now)
         if trouble is None:
             self._confirmed = (now, elapsed)
@@ -59,6 +73,8 @@ class ClockDoubt:
         leap = (now - self._confirmed[0]) - (elapsed - self._confirmed[1])
         if abs(leap) > LEAP_MS:
             return f"the clock leapt by {leap} ms, and no round has confirmed it since"
-        if trouble in _OF_THE_CLOCK and elapsed - since < PATIENCE_PERIODS * period(chain) + PATIENCE_MS:
+        if trouble not in _OF_THE_CLOCK or seen.fast:
+            return None
+        if elapsed - seen.since < PATIENCE_PERIODS * period(chain) + PATIENCE_MS:
             return "the clock and the newest round do not fit, and it is too soon to say that the chain stands still"
         return None

@@ -67,11 +67,11 @@ class Keeper:
     async def run(self) -> None:
         """Tick until cancelled, or until the log takes no more writes."""
         while True:
-            await self.tick()
-            await asyncio.sleep(POLL_SECONDS)
+            more = await self.tick()
+            await asyncio.sleep(0 if more else POLL_SECONDS)
 
-    async def tick(self) -> None:
-        """Do what is due now."""
+    async def tick(self) -> bool:
+        """Do what is due now, at most a batch of it; whether more is due."""
         self._drain()
         now = self._clock.now()
         due: set[bytes] = set()
@@ -81,6 +81,7 @@ class Keeper:
                 del self._next[session]
                 due.add(session)
         await asyncio.gather(*(self._keep(session) for session in due))
+        return bool(self._deadlines) and self._deadlines[0][0] <= self._clock.now()
 
     async def on_round(self, verified: VerifiedRound) -> None:
         """Log a round that open sessions wait for. Raises what keeps it out; whoever tells of rounds tells again."""
@@ -150,16 +151,29 @@ class Keeper:
             self._look_at(self._clock.now() + RETRY_MS, session)
 
     async def _act(self, state: SessionState, chain: ChainInfo) -> bool:
+        if state.takes_contributions and len(state.contributions) >= state.seal.min_contributions:
+            closed = await self._append(state, lambda current, time: self._close_only(current, chain, time))
+            if closed:
+                return True
         seed = await self._seed(state)
         if state.takes_contributions:
             return await self._append(state, lambda current, time: self._closing(current, chain, seed, time))
         if state.round is None:
-            newest = self._rounds.newest(chain.hash)
-            return await self._append(state, lambda current, time: commands.no_round(current, newest, seed, time))
+            newest = self._rounds.newest
+            return await self._append(
+                state, lambda current, time: commands.no_round(current, newest(chain.hash), seed, time)
+            )
         if seed is None:
             return await self._append(state, lambda current, time: commands.missed_reveal(current, chain, time))
         known = seed
         return await self._append(state, lambda current, time: commands.reveal(current, chain, known, time))
+
+    def _close_only(self, state: SessionState, chain: ChainInfo, time: int) -> list[SessionEntry]:
+        """The close, which needs no seed; nothing where a void is due."""
+        if commands.missed_close(state, chain, None, time):
+            return []
+        newest = rules.known_time(self._rounds, self._clock, chain, time)
+        return commands.close(state, chain, newest, None, time)
 
     def _closing(self, state: SessionState, chain: ChainInfo, seed: bytes | None, time: int) -> list[SessionEntry]:
         missed = commands.missed_close(state, chain, seed, time)

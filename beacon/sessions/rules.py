@@ -142,8 +142,14 @@ def may_close(state: SessionState, chain: ChainInfo, newest: VerifiedRound, time
     return time > seal.close_at or state.everyone_contributed
 
 
+def closed(state: SessionState) -> None:
+    """6.4: nothing is drawn or revealed while contributions are not closed; if they never are, the session is void."""
+    if state.takes_contributions:
+        raise ApiError("not-closed", "the contributions were not closed before the round; the session ends void")
+
+
 def draw(state: SessionState, recipe: str, chain: ChainInfo, time: int) -> None:
-    """6.3 and 6.7."""
+    """6.3, 6.4 and 6.7."""
     seal = state.seal
     if recipe not in seal.recipes:
         raise ApiError("unknown-recipe", f"{recipe!r} is not among {', '.join(seal.recipes)}")
@@ -153,9 +159,10 @@ def draw(state: SessionState, recipe: str, chain: ChainInfo, time: int) -> None:
 
 
 def needs_round(state: SessionState, chain: ChainInfo, time: int, code: str) -> None:
-    """6.7: match draws and the reveal come after the entry of the session's round."""
+    """6.7: match draws and the reveal come after the entry of the session's round, and after the close (6.4)."""
     assert state.seal.round is not None
     if state.round is not None:
+        closed(state)
         return
     due = chain.time(state.seal.round)
     extra: dict[str, Any] = {"round": state.seal.round, "round_time": due}

@@ -25,6 +25,8 @@ from verifier import entries
 from verifier.drand import ChainInfo
 from verifier.merkle import leaf_hash
 
+ENDED_KEPT: Final = 256
+
 
 class Host(Protocol):
     """Who commands: the name that stands in the seal, and whether it plays tests only."""
@@ -64,6 +66,7 @@ class Sessions:
         self._clock: Final = clock
         self._doubt: Final = doubt
         self._drawers: Final = drawers
+        self._ended: Final[dict[bytes, SessionState]] = {}
         self._origin: Final = origin
         self._chains: Final = dict(chains)
         self._by_hash: Final = {chain.hash: chain for chain in chains.values()}
@@ -126,7 +129,7 @@ class Sessions:
         if state.seal.host != host.name or state.contributions.get(asked.participant) != asked.entropy:
             return None
         logged = []
-        for index, data in await self._log.read(lambda db: list(session_events(db, session))):
+        for index, data in await self._transcripts.read(lambda db: list(session_events(db, session))):
             entry = wire.parse(data)
             if isinstance(entry, entries.Contribution) and entry.participant == asked.participant:
                 if entry.signature != asked.signature:
@@ -195,7 +198,7 @@ class Sessions:
     async def receipt(self, session: bytes, index: int) -> dict[str, Any]:
         """The receipt of one of the session's entries, or of the `round` entry that it uses, by its log index."""
         state = await self._find(session)
-        for shown, entry in await self._log.read(lambda db: list(session_events(db, session))):
+        for shown, entry in await self._transcripts.read(lambda db: list(session_events(db, session))):
             if shown == index:
                 info = await self._log.read(lambda db: chain_info(db, state.seal.chain))
                 return await self._transcripts.receipt(index, entry, info or {})
@@ -235,9 +238,15 @@ class Sessions:
         return Written(session, self._as_json(state), receipts)
 
     async def _find(self, session: bytes) -> SessionState:
-        state = self._book.get(session) or await self._log.read(lambda db: load(db, session))
+        state = self._book.get(session) or self._ended.get(session)
         if state is None:
-            raise ApiError("session-unknown", f"no session {session.hex()}")
+            state = await self._transcripts.read(lambda db: load(db, session))
+            if state is None:
+                raise ApiError("session-unknown", f"no session {session.hex()}")
+            if state.end is not None:
+                while len(self._ended) >= ENDED_KEPT:
+                    del self._ended[next(iter(self._ended))]
+                self._ended[session] = state
         return state
 
     async def _own(self, host: Host, session: bytes) -> SessionState:

@@ -12,10 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from verifier import entries
 from verifier.draws import encode_recipe
+
+EVENT_BYTES: Final = 2_500
+MAX_SIZE: Final = 60 * 1024 * 1024
 
 Name: TypeAlias = Literal["sealed", "closed", "anchored", "drawing", "revealed", "void"]
 
@@ -31,7 +34,10 @@ class LoggedRound:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """What the log says of one session. session: the seal's leaf hash, 32 bytes; indices are the log's."""
+    """What the log says of one session. session: the seal's leaf hash, 32 bytes; indices are the log's.
+
+    size: about how many bytes its events take in a transcript.
+    """
 
     session: bytes
     index: int
@@ -43,6 +49,7 @@ class SessionState:
     drawn: Mapping[str, int] = field(default_factory=dict, hash=False)
     end: entries.Reveal | entries.Void | None = None
     end_index: int | None = None
+    size: int = 0
 
     @property
     def name(self) -> Name:
@@ -51,9 +58,9 @@ class SessionState:
             return "revealed" if isinstance(self.end, entries.Reveal) else "void"
         if self.drawn:
             return "drawing"
-        if self.round is not None:
-            return "anchored"
-        return "sealed" if self.takes_contributions else "closed"
+        if self.takes_contributions:
+            return "sealed"
+        return "closed" if self.round is None else "anchored"
 
     @property
     def takes_contributions(self) -> bool:
@@ -90,6 +97,11 @@ def fold(state: SessionState, index: int, entry: entries.SessionEntry) -> Sessio
             return replace(state, end=entry, end_index=index)
         case entries.Call():
             raise NotImplementedError("live sessions are not served by this version")
+
+
+def grown(state: SessionState, entry_bytes: int) -> SessionState:
+    """The state with one more entry of this many bytes in its transcript: written as a JSON string, with its proof."""
+    return replace(state, size=state.size + entry_bytes + entry_bytes // 4 + EVENT_BYTES)
 
 
 def anchored(state: SessionState, logged: LoggedRound) -> SessionState:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from sqlite_utils import Database
 
@@ -14,6 +14,8 @@ from beacon.sessions.book import chain_info, session_events
 from beacon.store.reader import Reader
 from verifier.entries import Seal, parse_entry
 from verifier.transcript import document_bytes, encode_transcript
+
+T = TypeVar("T")
 
 
 class Transcripts:
@@ -34,6 +36,10 @@ class Transcripts:
         """The document of a session (32 bytes), ended or not, under the newest checkpoint; None when there is none."""
         checkpoint = self._log.latest()
         return await self._reader.run(lambda db: self._transcript(db, session, checkpoint))
+
+    async def read(self, query: Callable[[Database], T]) -> T:
+        """Run a query on this reader: what may be long must not hold up rounds and deadlines."""
+        return await self._reader.run(query)
 
     def close(self) -> None:
         """Close the reader. Again is no error."""
