@@ -16,6 +16,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,19 +32,21 @@ from verifier.cli_common import (
     leave,
     named,
     print_json,
+    printable,
     progress,
     read,
+    say,
     stopped_by_sigterm,
     version,
 )
 from verifier.drand import ChainInfo, Round, verify_round
 from verifier.draws import MAX_N, parse_recipe
-from verifier.encoding import Json, encode_json, parse_decimal, parse_document_json, parse_hex
+from verifier.encoding import Json, check_string, encode_json, parse_decimal, parse_document_json, parse_hex
 from verifier.errors import Code, FormatError, VerificationError, VerifierError
 from verifier.note import VerifierKey
 from verifier.policy import MAX_POLICY_BYTES, Policy
 from verifier.seeds import SEED_BYTES
-from verifier.verdict import Exit
+from verifier.verdict import Exit, Verdict
 
 
 @click.group(
@@ -76,7 +79,7 @@ def _attachments(_: click.Context, __: click.Parameter, values: Sequence[str]) -
 
 
 def _style(text: str, colour: str) -> str:
-    return click.style(text, fg=colour)
+    return click.style(printable(text), fg=colour)
 
 
 # --- check -----------------------------------------------------------------------------------------------------------
@@ -143,9 +146,23 @@ def check(
     if as_json:
         print_json({**verdict.as_dict(), "trusted": _trusted(trust, trusted)})
     else:
-        lines = report.lines(verdict, _trusted_lines(trust, trusted, given=bool(chains)), _style)
+        trust_lines = map(printable, _trusted_lines(trust, trusted, given=bool(chains)))
+        lines = report.lines(_printable_verdict(verdict), trust_lines, _style)
         click.echo("\n".join(lines))
     leave(verdict.exit)
+
+
+def _printable_verdict(verdict: Verdict) -> Verdict:
+    """The verdict whose texts can be printed; its session's are strings of 3.4, as any document's."""
+    claims = tuple(
+        replace(
+            claim,
+            text=printable(claim.text),
+            findings=tuple(replace(finding, text=printable(finding.text)) for finding in claim.findings),
+        )
+        for claim in verdict.claims
+    )
+    return replace(verdict, claims=claims, remarks=tuple(map(printable, verdict.remarks)))
 
 
 def _by_hash(chains: Mapping[str, ChainInfo]) -> dict[bytes, ChainInfo]:
@@ -226,12 +243,10 @@ def round_(chain: str, number: str, signature: str, previous_signature: str | No
     if as_json:
         print_json({**answer, **({"randomness": randomness} if error is None else {"error": str(error)})})
     elif error is None:
-        click.echo(
-            f"Round {stated.round} of {info.beacon_id} was signed by the chain; it fell due at {utc} ({due} ms)."
-        )
-        click.echo(f"randomness {randomness}")
+        say(f"Round {stated.round} of {info.beacon_id} was signed by the chain; it fell due at {utc} ({due} ms).")
+        say(f"randomness {randomness}")
     else:
-        click.echo(f"Not a round of {info.beacon_id}: {error}")
+        say(f"Not a round of {info.beacon_id}: {error}")
     leave(Exit.FAIR if error is None else Exit.FAILED)
 
 
@@ -273,9 +288,9 @@ def receipt(file: str, transcript: str, log_key: VerifierKey | None, as_json: bo
         colour = {Exit.FAIR: "green", Exit.FAILED: "red"}.get(answer.exit, "yellow")
         click.echo(_style(answer.headline, colour))
         if answer.field is not None:
-            click.echo(f"  the receipt is the `{answer.field}` of the service's answer")
-        click.echo(f"  receipt:    {answer.receipt_log.state} {answer.receipt_log.text}")
-        click.echo(f"  transcript: {answer.transcript_log.state} {answer.transcript_log.text}")
+            say(f"  the receipt is the `{answer.field}` of the service's answer")
+        say(f"  receipt:    {answer.receipt_log.state} {answer.receipt_log.text}")
+        say(f"  transcript: {answer.transcript_log.state} {answer.transcript_log.text}")
     leave(answer.exit)
 
 
@@ -315,6 +330,8 @@ def draw(
         --binding 0888a077da16896565689b1be6f85930c5c15b58ce004dc68b5dd6492d19dc30 \\
         --recipe turn --n 1 '{"kind":"dice","count":2,"sides":6}'
     """
+    with named("--recipe"):
+        check_string(recipe)
     with named("--n"):
         n = parse_decimal(number, MAX_N)
         if n < 1:
@@ -326,7 +343,7 @@ def draw(
         if as_json:
             print_json(answer.as_dict())
         else:
-            click.echo("\n".join(answer.lines()))
+            say(*answer.lines())
         leave(answer.exit)
     if seed is None or binding is None or definition is None:
         raise click.UsageError("give --transcript FILE, or all of --seed, --binding and JSON")
@@ -334,8 +351,7 @@ def draw(
     if as_json:
         print_json(redone.as_dict())
         return
-    click.echo(f"{recipe} {n}: {encode_json([redone.value]).decode()[1:-1]}")
-    click.echo("\n".join(redone.lines()))
+    say(f"{recipe} {n}: {encode_json([redone.value]).decode()[1:-1]}", *redone.lines())
 
 
 def _redo_given(seed: str, binding: str, name: str, n: int, definition: str) -> redo.Redone:
@@ -389,8 +405,8 @@ def vectors_(files: tuple[str, ...], jobs: int | None, as_json: bool) -> None:
             continue
         for result in results:
             if result.status != vectors.Status.PASSED:
-                click.echo(f"{result.status}: {result.id}: {result.why}")
-        click.echo(f"{file} ({kind}): " + ", ".join(f"{number} {status}" for status, number in counts.items()))
+                say(f"{result.status}: {result.id}: {result.why}")
+        say(f"{file} ({kind}): " + ", ".join(f"{number} {status}" for status, number in counts.items()))
     if total[vectors.Status.FAILED]:
         code = Exit.FAILED
     else:

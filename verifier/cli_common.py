@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -23,6 +24,21 @@ from verifier.verdict import Exit
 MAX_KEY_BYTES: Final = 10_000
 STOPPED: Final = 130
 PROGRESS_SECONDS: Final = 10
+
+_UNPRINTABLE: Final = re.compile(
+    "[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """Text that no terminal obeys: control, direction and surrogate characters as JSON's \\uXXXX, line ends too."""
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+
+
+def say(*lines: str, err: bool = False) -> None:
+    """Print lines that may hold what a file says."""
+    for line in lines:
+        click.echo(printable(line), err=err)
 
 
 class VerifierGroup(click.Group):
@@ -53,17 +69,17 @@ class VerifierGroup(click.Group):
             error.show()
         except VerifierError as error:
             plain = error.code == Code.USAGE
-            click.echo(error.message if plain else f"unusable input: {error}", err=True)
+            say(error.message if plain else f"unusable input: {error}", err=True)
         except (click.Abort, KeyboardInterrupt):
             click.echo("stopped", err=True)
             return STOPPED
         except (BrokenPipeError, SystemExit):  # click leaves by itself, with 1, when the pipe is closed
             _silence()
         except OSError as error:
-            click.echo(f"cannot read or write: {error.strerror}", err=True)
+            say(f"cannot read or write: {error.strerror}", err=True)
             _silence()
         except Exception as error:  # noqa: BLE001 - no traceback and no exit code that would be an answer
-            click.echo(f"internal error: {type(error).__name__}: {error}", err=True)
+            say(f"internal error: {type(error).__name__}: {error}", err=True)
         else:
             return int(code) if isinstance(code, int) else 0
         return Exit.UNUSABLE
@@ -105,11 +121,10 @@ def _key(value: str) -> VerifierKey:
     """The key that a text is, or that the file of that name holds."""
     try:
         return VerifierKey.parse(value)
-    except FormatError:
+    except (FormatError, UnicodeEncodeError) as error:
         if not _is_there(value):
-            if "+" in value:
-                raise
-            raise FormatError(Code.VKEY, f"{value!r} is neither a file nor a key (name+id+key)") from None
+            why = f": {error.message}" if "+" in value and isinstance(error, FormatError) else ""
+            raise FormatError(Code.VKEY, f"{value!r} is neither a file nor a key (name+id+key){why}") from None
     text = fetch.read_file(value, MAX_KEY_BYTES).decode("utf-8", "replace").strip()
     try:
         return VerifierKey.parse(text)
@@ -134,6 +149,8 @@ def read(file: str) -> bytes:
     """A document from a file or, for `-`, from standard input."""
     if file != "-":
         return fetch.read_file(file)
+    if sys.stdin is None:
+        raise FormatError(Code.USAGE, "standard input is closed")
     data = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)
     if len(data) > MAX_DOCUMENT_BYTES:
         raise FormatError(Code.USAGE, f"standard input has more than {MAX_DOCUMENT_BYTES} bytes")
@@ -141,7 +158,7 @@ def read(file: str) -> bytes:
 
 
 def print_json(value: Mapping[str, Json]) -> None:
-    click.echo(encode_json(value).decode("utf-8"))
+    say(encode_json(value).decode("utf-8"))
 
 
 def leave(code: int) -> NoReturn:
@@ -150,6 +167,7 @@ def leave(code: int) -> NoReturn:
 
 def progress(file: str, clock: Callable[[], float] = time.monotonic) -> Callable[[int, int], None]:
     """Says on standard error how far a file is: always on a terminal, else in a line every ten seconds."""
+    file = printable(file)
     if sys.stderr.isatty():
         return lambda done, of: click.echo(f"\r{file}: {done} of {of}" + "\n" * (done == of), nl=False, err=True)
     last = clock()

@@ -183,9 +183,12 @@ def _proof(value: Json) -> tuple[bytes, ...]:
 
 def _info(value: Json) -> dict[str, Json]:
     try:
-        return entries.parse_info(value)
+        info = entries.parse_info(value)
+        for name in ("scheme", "beacon_id"):
+            _text(info[name])
     except FormatError as error:
         raise FormatError(error.code, f"chain: {error.message}") from error
+    return info
 
 
 def _event(value: Json) -> Event:
