@@ -26,6 +26,7 @@ _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 _NOT_A_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^"\[\]{}]++', re.DOTALL)
+_FORBIDDEN_RAW = re.compile("[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _FORBIDDEN = re.compile("[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
@@ -129,7 +130,10 @@ def parse_document_json(data: bytes) -> dict[str, Json]:
     value = _load(text)
     if not isinstance(value, dict):
         raise FormatError(Code.JSON, "the document is not one JSON object")
-    _check_strings(value)
+    if "\\" in text:
+        _check_strings(value)
+    elif match := _FORBIDDEN_RAW.search(text):
+        raise FormatError(Code.STRING, f"forbidden character U+{ord(match.group()):04X} in a string")
     return value
 
 

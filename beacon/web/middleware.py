@@ -22,8 +22,6 @@ SECURITY_HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 
-_logger = logs.get(__name__)
-
 
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -36,8 +34,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
         except Exception as error:  # noqa: BLE001 - every exception becomes a problem document
             response = response_for(error, request)
         resource = request.match_info.route.resource
-        _logger.info(
-            "request",
+        logs.access(
+            __name__,
             method=request.method,
             route=resource.canonical if resource else None,
             status=response.status,

@@ -73,6 +73,8 @@ async def _read(request: web.Request) -> bytes:
     if (request.content_length or 0) > limits.body_bytes:
         raise _too_large(limits.body_bytes)
     try:
+        if request.content.is_eof():
+            return await request.read()
         async with asyncio.timeout(limits.body_ms / 1000):
             return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
