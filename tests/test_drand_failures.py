@@ -258,9 +258,36 @@ async def test_the_clock_is_ten_seconds_fast(tmp_path):
         await made.settled(session, number)
 
 
-async def test_the_clock_is_ten_seconds_slow(tmp_path):
-    """Rounds are asked for later than they could be."""
-    async with world(tmp_path, off=-10_000) as made:
+@pytest.mark.parametrize("off", [-10_000, -HOUR])
+async def test_the_clock_is_slow(tmp_path, off):
+    """A round that should not be there yet is, and shows it; so long as the clock is not set nothing is sealed."""
+    async with world(tmp_path, start=START + 1_300, off=off) as made:
+        for _ in range(6):
+            await made.refused("clock-unsure")
+            await made.go(3_000)
+        made.clock.time = made.true.time
+        await made.tick()
+        session, number = await made.seal(4)
+        await made.go(12_000)
+        await made.settled(session, number)
+
+
+async def test_the_clock_falls_behind_while_contributions_are_taken(tmp_path):
+    async with world(tmp_path) as made:
+        number = made.chain.current(made.clock.now()) + 200
+        session = (await made.service.seal(round=number)).session
+        await made.service.contribute(session, "black")
+        made.true.advance(HOUR)
+        assert made.chain.time(number) < made.true.now()
+        await made.go(12_000)
+        with pytest.raises(ApiError) as caught:
+            await made.service.contribute(session, "white")
+        assert caught.value.code == "clock-unsure"
+
+
+async def test_the_clock_is_three_seconds_slow(tmp_path):
+    """Less than shows: rounds are asked for later than they could be."""
+    async with world(tmp_path, off=-3_000) as made:
         session, number = await made.seal(4)
         await made.go(9_000)
         assert await made.state(session) == "closed"

@@ -78,7 +78,8 @@ async def test_when_idle_the_newest_round_is_never_older_than_nine_seconds_and_a
             ages.append(clock.now() - world.rounds.newest(HASH).time)
             assert world.rounds.trouble(HASH) is None
         assert max(ages) < 9_000 + 3_000 + 1_000
-        assert len(server.rounds_asked) == 8
+        assert len([number for number in server.rounds_asked if int(number) in world.told]) == 8
+        assert len(server.rounds_asked) == 16
 
 
 async def test_wanted_rounds_are_fetched_when_due_and_not_before():
@@ -181,7 +182,7 @@ async def test_a_late_round_is_asked_for_again_with_growing_pauses():
         since = clock.now()
         await world.rounds.tick()
         assert world.told == [72_830]
-        assert server.rounds_asked == ["72830"] * 4
+        assert server.rounds_asked == ["72830"] * 4 + ["72832"]
         assert 525 - 3 <= clock.now() - since <= 1_050
 
 
@@ -463,7 +464,7 @@ async def test_the_default_chain_is_followed_round_by_round():
 
 async def test_two_chains_side_by_side():
     clock = at(72_800)
-    async with LyingRelay([QUICKNET, FASTNET]) as server:
+    async with LyingRelay([QUICKNET, FASTNET], clock=clock) as server:
         chains = [Followed(chain, (server.url,)) for chain in (QUICKNET, replace(FASTNET, last_round=None))]
         rounds = Rounds(chains, MemoryRoundStore(), clock, policy=ONCE, verifier=InlineVerifier())
         await rounds.start(scheduled=False)

@@ -213,7 +213,7 @@ async def test_a_due_round_that_is_wanted_does_not_wait_for_the_next_one():
     async def hear(verified):
         told.append(verified.round)
 
-    async with LyingRelay() as server:
+    async with LyingRelay(clock=clock) as server:
         chains = [Followed(DEFAULT, (server.url,))]
         rounds = Rounds(chains, MemoryRoundStore(), clock, policy=ONCE, verifier=InlineVerifier())
         rounds.on_round(hear)

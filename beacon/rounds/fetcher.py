@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import structlog
+
 from beacon.clock import Clock
 from beacon.rounds.health import hedge_after, ranked
 from beacon.rounds.refusals import WAITING, Reason, Refusal
@@ -23,11 +25,17 @@ from beacon.rounds.relays import Relay, timer
 from beacon.rounds.verify import RoundVerifier
 from verifier.drand import ChainInfo, Round, VerifiedRound
 
+_log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
+
 USEFUL_PERIODS: Final = 3
 USEFUL_MS: Final = 10_000
 """By rule 6.11 a round tells the time until this many periods and ms after it fell due."""
 
 HEDGE_MS: Final = 1_000
+AHEAD_MS: Final = 1_000
+"""How long relays are waited for when they are asked for a round that should not be there yet."""
+LEAST_AHEAD: Final = 2
+LEAST_AHEAD_MS: Final = 3_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,10 @@ class Policy:
     def fallback(self, chain: ChainInfo) -> int:
         """How many rounds before the current one are tried when it does not come: as far back as 6.11 makes use of."""
         return USEFUL_PERIODS + -(-USEFUL_MS // (1_000 * chain.period))
+
+    def ahead(self, chain: ChainInfo) -> int:
+        """How many rounds after the current one no relay has one yet, if the service's clock is right."""
+        return max(LEAST_AHEAD, -(-LEAST_AHEAD_MS // (1_000 * chain.period)))
 
     def budget(self, chain: ChainInfo) -> int:
         """How long one pass over what is due may take, so that the next wake finds it done."""
@@ -126,6 +138,27 @@ class Fetcher:
             return await race.run()
         finally:
             await race.give_up()
+
+    async def look_ahead(self, round_number: int) -> tuple[VerifiedRound, ...]:
+        """A round that should not exist yet, asked of every relay at once, once and not for long; empty: not there.
+
+        More than one: the chain signed the round twice. Answers and refusals do not count for or against a relay.
+        """
+        answers = await asyncio.gather(*(self._peek(relay, round_number) for relay in self._relays))
+        found = []
+        for stated in dict.fromkeys(answer for answer in answers if answer is not None):
+            try:
+                found.append(await self._verifier.verify(self.chain, stated))
+            except Refusal as refusal:
+                _log.debug("no round ahead", chain=self.chain.beacon_id, round=round_number, reason=str(refusal.reason))
+        return tuple(found)
+
+    async def _peek(self, relay: Relay, round_number: int) -> Round | None:
+        try:
+            async with asyncio.timeout(AHEAD_MS / 1000):
+                return await relay.fetch(self.chain, round_number, ahead=True)
+        except (Refusal, TimeoutError):
+            return None
 
 
 _Answer: TypeAlias = "asyncio.Task[tuple[Round | Refusal, float]]"

@@ -9,6 +9,9 @@ Level-triggered: each `tick` asks anew what is due, so a lost wake costs time an
 
 A round that relays hold back keeps no other waiting: after a short while the pass goes on with the next, and takes the
 first when it comes. A round is never replaced by another (6.9): drand late or halted means that it stays wanted.
+
+By what is due alone a slow clock would never show. So at the start, and whenever the current round was due by its age,
+`look_ahead` asks for one that no relay has if the clock is right.
 """
 
 from __future__ import annotations
@@ -65,6 +68,8 @@ class Follower:
         self._resume_after = 0
         self._waiting = False
         self._held = False
+        self._ahead_due = True
+        self._behind = False
         self._accepting: set[asyncio.Future[bool]] = set()
         self._lock = asyncio.Lock()
 
@@ -119,6 +124,7 @@ class Follower:
     async def tick(self) -> None:
         """Fetch what is due. Returns when all of it is in, or after about a period."""
         async with self._lock:
+            self._ahead_due |= self._is_stale()
             deadline = self._clock.now() + self._policy.budget(self.chain)
             pauses = self._policy.backoffs()
             tried = await self._attempt(deadline)
@@ -132,6 +138,29 @@ class Follower:
                 await self._fall_back()
             if late := self._due():
                 _log.info("rounds due and not in", chain=self.chain.beacon_id, count=len(late), first=min(late))
+
+    async def look_ahead(self) -> None:
+        """Ask for a round that is not due yet; one that verifies becomes the newest, and shows that the clock is slow.
+
+        Once at the start, once for each tick that refreshed the current round, and after every tick while the clock is
+        known to be slow, so that it does not catch up with the newest round unnoticed. To be called beside `tick` and
+        not in it: relays may take their time over it.
+        """
+        current = self._current()
+        if current < 1 or not (self._ahead_due or self._behind):
+            return
+        self._ahead_due = False
+        round_number = current + self._policy.ahead(self.chain)
+        while round_number in self._wanted:
+            round_number += 1
+        if round_number > self.chain.final_round or (self.newest and self.newest.round >= round_number):
+            return
+        found = await self._fetcher.look_ahead(round_number)
+        if found and not self._behind:
+            _log.error("the clock is slow: a later round exists", chain=self.chain.beacon_id, round=round_number)
+        self._behind = bool(found)
+        if found:
+            await self._accept_all(found)
 
     async def drain(self) -> None:
         """After a `tick` was cancelled: let what it had begun to store and tell come to its end."""

@@ -2,7 +2,8 @@
 
 A relay is never trusted. What it answers is a `Round` that somebody else has yet to verify; everything that can be
 refused without a pairing is refused here, each for its own reason. Only the exact round is asked for, never "latest",
-and never before it is due: relays and the caches before them keep a "not yet" for longer than it holds. A relay may
+and never before it is due: relays and the caches before them keep a "not yet" for longer than it holds. The one
+exception is the look ahead that finds a slow clock, and such a round is asked for past the caches later. A relay may
 hold a request for a round that is late; redirects are not followed, and certificates are checked.
 """
 
@@ -89,13 +90,19 @@ class Relay:
         self._api: dict[bytes, int] = {}
         self._health: dict[bytes, RelayHealth] = {}
         self._refused_last: dict[bytes, int] = {}
+        self._asked_ahead: dict[bytes, int] = {}
 
     def health(self, chain: ChainInfo) -> RelayHealth:
         return self._health.setdefault(chain.hash, RelayHealth(self.url))
 
-    async def fetch(self, chain: ChainInfo, round_number: int) -> Round:
-        """Ask for one round that is due. What comes back has its form, and is not verified. Raises Refusal."""
-        if chain.time(round_number) > self._clock.now():
+    async def fetch(self, chain: ChainInfo, round_number: int, *, ahead: bool = False) -> Round:
+        """Ask for one round that is due. What comes back has its form, and is not verified. Raises Refusal.
+
+        ahead: the round need not be due by the service's clock, which is what the question is to find out.
+        """
+        if ahead:
+            self._asked_ahead[chain.hash] = round_number
+        elif chain.time(round_number) > self._clock.now():
             raise ValueError(f"round {round_number} is not due")
         api = await self._identify(chain)
         refusal: Refusal | None = None
@@ -153,7 +160,7 @@ class Relay:
 
     async def _get_round(self, version: int, chain: ChainInfo, round_number: int) -> dict[str, Any]:
         path = _ROUND_PATHS[version].format(chain=chain.hash.hex(), round=round_number)
-        fresh = self._refused_last.get(chain.hash) == round_number
+        fresh = round_number in (self._refused_last.get(chain.hash), self._asked_ahead.get(chain.hash))
         return await self._get(path, self._limit(hold_of(chain)), fresh=fresh)
 
     def _limit(self, total: int) -> aiohttp.ClientTimeout:

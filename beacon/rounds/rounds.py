@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final
 
 import aiohttp
+import structlog
 
 from beacon.clock import Clock
 from beacon.rounds.fetcher import USEFUL_MS, USEFUL_PERIODS, Fetcher, Policy
@@ -21,6 +22,8 @@ from beacon.rounds.store_protocol import RoundStore
 from beacon.rounds.taking_in import take_in
 from beacon.rounds.verify import RoundVerifier, VerifyPool
 from verifier.drand import ChainInfo, VerifiedRound
+
+_log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
 _AHEAD_MS: Final = 1_000
 
@@ -85,6 +88,7 @@ class Rounds:
         self._relays: dict[bytes, tuple[Relay, ...]] = {}
         self._session: aiohttp.ClientSession | None = None
         self._schedule: Schedule | None = None
+        self._looking: dict[bytes, asyncio.Task[None]] = {}
 
     async def start(self, *, scheduled: bool = True) -> None:
         """Read what is stored and begin to follow. scheduled=False: only `tick` does anything."""
@@ -107,7 +111,7 @@ class Rounds:
         if scheduled:
             self._schedule = Schedule(self._clock)
             for follower in self._followers.values():
-                work = partial(self._work, follower)
+                work = partial(self._wake, follower)
                 self._schedule.add(follower.chain, work, self._policy.lead_of(follower.chain))
             self._schedule.start()
 
@@ -116,6 +120,10 @@ class Rounds:
         if self._schedule is not None:
             await self._schedule.stop()
             self._schedule = None
+        for looking in self._looking.values():
+            looking.cancel()
+        await asyncio.gather(*self._looking.values(), return_exceptions=True)
+        self._looking.clear()
         for follower in self._followers.values():
             follower.waiters.release()
             await follower.drain()
@@ -179,11 +187,25 @@ class Rounds:
         return await self._followers[verified.chain.hash].accept(verified)
 
     async def tick(self) -> None:
-        """One level-triggered pass over every chain: fetch what is due now."""
+        """One level-triggered pass over every chain: fetch what is due now, then see that the clock is not slow."""
         await asyncio.gather(*(self._work(follower) for follower in self._followers.values()))
+        await asyncio.gather(*(self._look_ahead(follower) for follower in self._followers.values()))
+
+    async def _wake(self, follower: Follower) -> None:
+        """What the schedule calls. The look ahead goes on by itself, so that no later wake waits for it."""
+        await self._work(follower)
+        looking = self._looking.get(follower.chain.hash)
+        if looking is None or looking.done():
+            self._looking[follower.chain.hash] = asyncio.create_task(self._look_ahead(follower))
+
+    async def _look_ahead(self, follower: Follower) -> None:
+        try:
+            await follower.look_ahead()
+        except Exception:  # noqa: BLE001 - asked again later
+            _log.exception("look ahead failed", chain=follower.chain.beacon_id)
 
     async def _work(self, follower: Follower) -> None:
-        """What a wake does: first what is due, then what other processes left."""
+        """What is due first, then what other processes left."""
         await follower.tick()
         if self._spool is not None and self._verifier is not None:
             await take_in(self._spool, follower.chain, self._verifier, follower, self._policy.budget(follower.chain))
