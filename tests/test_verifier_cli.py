@@ -367,7 +367,7 @@ def test_a_document_that_is_too_large_is_refused(run, tmp_path):
         (("check", "missing.json"), "cannot read missing.json: No such file or directory\n"),
         (("check", "good.json", "--log-key", "no.vkey"), "--log-key: 'no.vkey' is neither a file nor a key (name+id+key)\n"),
         (("check", "good.json", "--log-key", ""), "--log-key: '' is neither a file nor a key (name+id+key)\n"),
-        (("check", "good.json", "--log-key", "a+b+c"), "--log-key: the key id: not lower-case hexadecimal of even length\n"),
+        (("check", "good.json", "--log-key", "a+b+c"), "--log-key: 'a+b+c' is neither a file nor a key (name+id+key): the key id: not lower-case hexadecimal of even length\n"),
         (("check", "good.json", "--log-key", "good.json"), "--log-key: the file good.json holds no key: "),
         (("check", "good.json", "--log-key", "."), "--log-key: cannot read .: Is a directory\n"),
         (("check", "good.json", "--log-key", str(builder.WITNESSES["w1"].vkey)), "--log-key: a log signs with Ed25519 (type 1)"),
