@@ -260,6 +260,7 @@ BAD = {
     "a chain without a name": {**GOOD["chain"], "info": QUICKNET.as_dict() | {"beacon_id": ""}},
     "a chain's short key": {**GOOD["chain"], "info": QUICKNET.as_dict() | {"public_key": "00" * 48}},
     "a chain's short seed": {**GOOD["chain"], "info": QUICKNET.as_dict() | {"genesis_seed": "00"}},
+    "a chain's period of 2^32": {**GOOD["chain"], "info": QUICKNET.as_dict() | {"period": 2**32}},
     "a chain without a period": {**GOOD["chain"], "info": QUICKNET.as_dict() | {"period": 0}},
     "an unknown type": GOOD["log"] | {"type": "note"},
     "a list": [],
@@ -285,7 +286,8 @@ def test_limits_that_are_just_met():
         seal(recipes={f"r{i}": {"kind": "bytes", "count": 1} for i in range(64)}), seal(recipes={"r": ties}),
         GOOD["contribution"] | {"entropy": "00" * 256}, GOOD["match draw"] | {"outcomes": [[1]] * 1000},
         GOOD["match draw"] | {"n": 2**32 - 2}, GOOD["call"] | {"draw": 2**32 - 1, "n": 2**32 - 1},
-        GOOD["match draw"] | {"outcomes": [True, [[1]], -5]}, GOOD["void"] | {"reason": ""},
+        GOOD["match draw"] | {"outcomes": [True, [[1]], -5]}, GOOD["void"] | {"reason": ""}, seal(recipes={"turn": {"kind": "deal", "size": 4, "count": 2}}, plan={"turn": 2}),
+        GOOD["chain"] | {"info": QUICKNET.as_dict() | {"period": 2**32 - 1}},
         GOOD["chain"] | {"info": QUICKNET.as_dict() | {"scheme": "of tomorrow", "public_key": "00"}},
     ):  # fmt: skip
         assert parse_entry(encode_json(good)).time >= 0
