@@ -1,16 +1,16 @@
 """A service clock behind the chain: found by asking for one round that should not be there yet, and by nothing else."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
 from beacon.rounds import Policy
+from beacon.rounds.network import Network
 from beacon.rounds.refusals import Reason, Refusal
 from beacon.rounds.relays import Relay, open_session
 from beacon.rounds.schedule import Schedule
 from tests.lying_relay import LIES, LyingRelay
-from tests.round_support import DEFAULT, FASTNET, QUICKNET, FakeClock, at, own_chain, recorded, until, verified
+from tests.round_support import DEFAULT, FASTNET, QUICKNET, SECRET, FakeClock, at, recorded, until, verified
 from tests.test_rounds import HASH, World
 
 CURRENT, AHEAD = 72_800, 72_802
@@ -175,7 +175,8 @@ async def test_the_schedule_finds_it_too(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("chain", "ahead"), [(QUICKNET, 2), (DEFAULT, 2), (FASTNET, 2), (replace(own_chain(), period=1), 3)]
+    ("chain", "ahead"),
+    [(QUICKNET, 2), (DEFAULT, 2), (FASTNET, 2), (Network.make(SECRET, bytes(32), 1_800_000_000, 1).chain, 3)],
 )
 def test_how_far_ahead(chain, ahead):
     assert Policy().ahead(chain) == ahead
