@@ -255,7 +255,7 @@ async def test_a_session_whose_round_was_forged_ends_with_what_the_chain_signed(
         async with world_of(store_path, clock, [server]) as world:
             service = Service(tmp_path, clock, world.rounds, seeds := MemorySeeds())
             await world.rounds.tick()
-            session = (await service.seal(round=NUMBER + 5)).session
+            session = (await service.seal(round=NUMBER + 5, participants=[])).session
             service.log.close()
         insert(store_path, forged(NUMBER + 5))
         clock.time = QUICKNET.time(NUMBER + 5) + 500
