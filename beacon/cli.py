@@ -294,7 +294,8 @@ def check(directory: Path, file: Path | None, log_key: VerifierKey | None, no_ro
             click.echo(f"DAMAGED {finding}")
         _show_rounds(report)
         passed = "every check passed" if report.rounds_checked else "every check that was made passed"
-        click.echo(passed if report.ok else f"{len(report.findings) + report.more} findings")
+        found = len(report.findings) + report.more
+        click.echo(passed if report.ok else f"{found} finding{'s' * (found != 1)}")
     if not report.ok:
         raise click.exceptions.Exit(1)
 
