@@ -660,3 +660,26 @@ async def test_another_master_key_is_noticed(running):
     assert await Custody(bytes(range(32)), running.seeds).owns()
     assert await Custody(bytes(range(32)), running.seeds).owns()
     assert not await Custody(bytes(32), running.seeds).owns()
+
+
+async def test_looking_at_ended_sessions_takes_nothing_from_rounds_and_deadlines(running, monkeypatch):
+    session, _ = await anchored(running)
+    await running.sessions.reveal(ALICE, session)
+    shared, own = running.log.reader.run, running.transcripts.read
+    reads = []
+
+    async def count(query):
+        reads.append(query)
+        return await own(query)
+
+    async def refuse(_query):
+        raise AssertionError("the reader that rounds share")
+
+    monkeypatch.setattr(running.log.reader, "run", refuse)
+    monkeypatch.setattr(running.transcripts, "read", count)
+    running.sessions._ended.clear()
+    for _ in range(5):
+        assert await running.state(session) == "revealed"
+    assert len(reads) == 1
+    await running.sessions.transcript(session)
+    monkeypatch.setattr(running.log.reader, "run", shared)
