@@ -36,7 +36,7 @@ from beacon.store.writer import Writer
 from beacon.wording import of_error, of_system
 from verifier.drand import ChainInfo
 from verifier.errors import VerifierError
-from verifier.fetch import load_chain, pinned_chains
+from verifier.fetch import TEST_NETWORKS, load_chain, pinned_chains
 from verifier.note import Checkpoint, Note, SigningKey
 
 HEADER: Final = """\
@@ -93,7 +93,7 @@ def pinned_chain(name: str, relays: Sequence[str] = ()) -> ChainSettings:
     if name not in pinned_chains():
         raise ConfigurationError(f"there is no chain {name!r}; there are {', '.join(pinned_chains())}")
     known = relays or RELAYS.get(name, ())
-    return _chain(name, None, known, sandbox_only=known is DRAND_TESTNET_RELAYS)
+    return _chain(name, None, known, sandbox_only=name in TEST_NETWORKS)
 
 
 def own_chain(file: Path, relays: Sequence[str]) -> ChainSettings:

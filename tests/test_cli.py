@@ -25,7 +25,7 @@ from click.testing import CliRunner, Result
 from beacon.app import create_app
 from beacon.cli import _progress_of, main
 from beacon.clock import SystemClock
-from beacon.datadir import log_signer
+from beacon.datadir import log_signer, pinned_chain
 from beacon.log import fsck
 from beacon.log.log import Log
 from beacon.sessions.book import Book
@@ -34,7 +34,7 @@ from beacon.store.errors import SchemaRefused
 from beacon.web.application import build_web
 from beacon.web.server import serve
 from beacon.web.services import SERVICES, Services
-from verifier.fetch import chains_directory, load_chain, pinned_chains
+from verifier.fetch import TEST_NETWORKS, chains_directory, load_chain, pinned_chains
 from verifier.note import Note, SigningKey, VerifierKey, open_note
 
 ORIGIN = "beacon.example/fair"
@@ -536,3 +536,9 @@ def test_every_group_teaches_without_arguments() -> None:
         assert "Commands:" in result.output
     assert "Exit codes:" in run("--help").output
     assert "demo" in run("--help").output
+
+
+@pytest.mark.parametrize("relays", [(), ("https://relay.example",)])
+@pytest.mark.parametrize("name", ["quicknet", "quicknet-t", "testnet-default"])
+def test_a_test_network_is_for_sandbox_hosts_whoever_relays_it(name: str, relays: tuple[str, ...]) -> None:
+    assert pinned_chain(name, relays).sandbox_only is (name in TEST_NETWORKS)
