@@ -6,6 +6,7 @@ import json
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from beacon.errors import ApiError
 from beacon.sessions import commands
@@ -683,3 +684,19 @@ async def test_looking_at_ended_sessions_takes_nothing_from_rounds_and_deadlines
     assert len(reads) == 1
     await running.sessions.transcript(session)
     monkeypatch.setattr(running.log.reader, "run", shared)
+
+
+async def test_an_unsure_clock_is_said_once_however_many_deadlines_wait(running):
+    for _ in range(5):
+        await running.seal(close_at=running.clock.now() + 100, min_contributions=0)
+    running.clock.advance(18_600)
+    with capture_logs() as lines:
+        for _ in range(4):
+            await running.keeper.tick()
+            running.clock.advance(600)
+        assert [line["event"] for line in lines if line["log_level"] == "warning"] == ["deadlines wait"]
+        await running.rounds.arrive(FIRST + 6)
+        await running.keeper.tick()
+        running.clock.advance(600)
+        await running.keeper.tick()
+    assert {state.name for state in running.book.all_open()} == {"closed"}

@@ -56,6 +56,7 @@ class Keeper:
         self._inbox: Final[deque[SessionState]] = deque()
         self._deadlines: Final[list[tuple[int, bytes]]] = []
         self._next: Final[dict[bytes, int]] = {}
+        self._waiting: Final[set[bytes]] = set()
 
     def start(self) -> None:
         """Take up every open session, and be told of each change from now on."""
@@ -133,13 +134,14 @@ class Keeper:
         chain = self._chains[state.seal.chain]
         doubt = self._doubt.about(chain)
         if doubt is not None:
-            _log.warning("a deadline waits", session=session.hex(), reason=doubt)
+            self._wait(chain, doubt)
             self._look_at(self._clock.now() + RETRY_MS, session)
             return
         try:
             done = await self._act(state, chain)
+            self._waiting.discard(chain.hash)
         except ApiError as error:
-            _log.warning("a deadline waits", session=session.hex(), code=error.code, reason=error.detail)
+            self._wait(chain, f"{error.code}: {error.detail}")
             done = False
         except StoreError as error:
             _log.error("a deadline could not be kept", session=session.hex(), reason=str(error))
@@ -149,6 +151,12 @@ class Keeper:
             done = False
         if not done:
             self._look_at(self._clock.now() + RETRY_MS, session)
+
+    def _wait(self, chain: ChainInfo, reason: str) -> None:
+        """Say once for a chain that deadlines wait, however many sessions look how often, until one can act again."""
+        if chain.hash not in self._waiting:
+            self._waiting.add(chain.hash)
+            _log.warning("deadlines wait", chain=chain.beacon_id, reason=reason)
 
     async def _act(self, state: SessionState, chain: ChainInfo) -> bool:
         if state.takes_contributions and len(state.contributions) >= state.seal.min_contributions:
