@@ -18,6 +18,7 @@ from beacon.rounds.spool import Spool
 from beacon.rounds.store_protocol import Put
 from beacon.rounds.verify import RoundVerifier
 from beacon.sessions.book import Book
+from beacon.sessions.context import Context
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt, machine_ms
 from beacon.sessions.drawing import Drawers
@@ -90,7 +91,7 @@ def create_app(
             stack.callback(drawers.close)
             transcripts = Transcripts(log, settings.origin, str(signer.vkey))
             stack.callback(transcripts.close)
-            sessions = Sessions(
+            context = Context(
                 book=book,
                 log=log,
                 rounds=rounds,
@@ -99,13 +100,16 @@ def create_app(
                 clock=clock,
                 doubt=doubt,
                 drawers=drawers,
-                origin=settings.origin,
                 chains=chains,
+            )
+            sessions = Sessions(
+                context,
+                origin=settings.origin,
                 sandbox_only=sandbox_only,
                 default_chain=settings.default_chain,
                 defaults=settings.sessions,
             )
-            keeper = Keeper(book, log, rounds, custody, clock, doubt, {chain.hash: chain for chain in chains.values()})
+            keeper = Keeper(context)
             keeper.start()
             keeping = await stack.enter_async_context(_running(keeper))
 

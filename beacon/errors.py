@@ -227,6 +227,27 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             False,
             "At most 16 attachments, each with a unique name of 1 to 128 bytes and the SHA-256 of its bytes in hex.",
         ),
+        "seal-profile-invalid": Problem(
+            422,
+            "The seal asks for what its profile does not have",
+            "3.6",
+            False,
+            "`round`, `round_at` and `plan` are for matches; `lead` and more than one of `links` for live sessions.",
+        ),
+        "seal-commitment-invalid": Problem(
+            422,
+            "The commitment is missing, out of place, or not new",
+            "4.1",
+            False,
+            "With custody `host` send the commitment to a fresh random seed, 32 bytes in hex; else send none.",
+        ),
+        "seal-plan-invalid": Problem(
+            422,
+            "The plan asks for what cannot be drawn",
+            "3.6",
+            False,
+            "A plan has 1 to 1,000 draws of recipes of the seal, a deal's within its deck.",
+        ),
         "label-invalid": Problem(422, "The label is too long", "3.5", False, "A label has at most 256 bytes of UTF-8."),
         "entry-too-long": Problem(
             422,
@@ -315,6 +336,92 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
         "draw-count": Problem(
             422, "That many draws cannot be made at once", "3.6", False, "Ask for 1 to 1,000 draws at once."
         ),
+        "planned": Problem(
+            409,
+            "The seal's plan says what is drawn",
+            "6.7",
+            False,
+            "Wait: the service draws the plan and reveals the seed by itself once the round is in.",
+        ),
+        "not-live": Problem(
+            422,
+            "Only a live session takes that",
+            "3.6",
+            False,
+            "Leave `contributions` and `draw` out: a match takes contributions before its round.",
+        ),
+        "call-number": Problem(
+            409,
+            "Another draw is the next one",
+            "6.6",
+            False,
+            "Read the session: `next_draw` and `next_n` say which numbers are due. Signatures name them.",
+        ),
+        "call-before-close": Problem(
+            409,
+            "The first call comes after the close, and the session still takes contributions",
+            "6.5",
+            True,
+            "Send the same request again after `Retry-After` seconds, or once every participant has contributed.",
+        ),
+        "call-after-reveal-by": Problem(
+            409,
+            "The call's round would come at or after the session's deadline",
+            "6.3",
+            False,
+            "The service reveals the session by itself; seal a new one.",
+        ),
+        "links-used-up": Problem(
+            409, "The session has no links left", "6.6", False, "Reveal it, and go on in a new session."
+        ),
+        "too-many-calls": Problem(
+            429,
+            "Too many calls of the session wait for their rounds",
+            None,
+            True,
+            "Send the same request again after `Retry-After` seconds.",
+        ),
+        "not-your-seed": Problem(
+            422,
+            "That is for whoever holds the session's seed",
+            "3.6",
+            False,
+            "Leave it out. Hosts send outcomes, links and seeds only where the seal's custody is `host`.",
+        ),
+        "outcomes-missing": Problem(
+            422,
+            "The host holds the seed, so it says what was drawn",
+            "3.6",
+            False,
+            "Send `outcomes`, one for each draw; they are your claim until the seed is revealed.",
+        ),
+        "outcome-invalid": Problem(
+            422, "That is no outcome of this recipe", "5.3", False, "Send what the recipe gives from your seed."
+        ),
+        "outcome-wrong": Problem(
+            422,
+            "The link gives another outcome",
+            "5",
+            False,
+            "Nothing was written. Compare your computation with `outcome`; `verifier draw` shows each step.",
+        ),
+        "seed-missing": Problem(
+            422, "The host holds the seed, and has to reveal it", "4.1", False, "Send `seed`, 32 bytes in hex."
+        ),
+        "seed-wrong": Problem(
+            422,
+            "That does not open what was sealed",
+            "4.1",
+            False,
+            "Send the 32 bytes, in hex, whose hash is the commitment; for a link, the hash is the link before it.",
+        ),
+        "seed-weak": Problem(
+            422,
+            "The seed is no random number",
+            None,
+            False,
+            "It cannot be revealed; the session ends in `missed-reveal`. Make seeds from the system's randomness.",
+        ),
         "draw-before-round": Problem(
             409,
             "The session's round is not in yet",
@@ -349,9 +456,23 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             True,
             "Send the same request again after `Retry-After` seconds.",
         ),
+        "reveal-before-draws": Problem(
+            409,
+            "A call waits for its draw",
+            "6.7",
+            True,
+            "Send the same request again after `Retry-After` seconds.",
+        ),
+        "reveal-before-close": Problem(
+            409,
+            "The session still takes contributions",
+            "6.4",
+            True,
+            "Send the same request again after `Retry-After` seconds, or void the session.",
+        ),
         "void-too-late": Problem(
             409,
-            "The round exists: the session can only be revealed",
+            "The round exists, or a call was made: the session can only be revealed",
             "6.12",
             False,
             "Reveal it, or wait for the service to do so.",

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from beacon.log.log import Log
 from beacon.sessions.book import Book
+from beacon.sessions.context import Context
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt
 from beacon.sessions.drawing import Drawers
 from beacon.sessions.keeper import Keeper
-from beacon.sessions.requests import SealRequest
+from beacon.sessions.requests import DrawRequest, SealRequest
 from beacon.sessions.service import Sessions
 from beacon.sessions.transcripts import Transcripts
 from beacon.settings import SessionSettings
@@ -96,7 +97,7 @@ class Service:
         self.doubt = ClockDoubt(rounds, clock, monotonic or clock.now)
         self.drawers = Drawers()
         self.transcripts = Transcripts(self.log, ORIGIN, str(self.vkey))
-        self.sessions = Sessions(
+        self.context = Context(
             book=self.book,
             log=self.log,
             rounds=rounds,
@@ -105,13 +106,12 @@ class Service:
             clock=clock,
             doubt=self.doubt,
             drawers=self.drawers,
-            origin=ORIGIN,
             chains={"real": chain},
-            sandbox_only=[],
-            default_chain="real",
-            defaults=SessionSettings(),
         )
-        self.keeper = Keeper(self.book, self.log, rounds, custody, clock, self.doubt, {chain.hash: chain})
+        self.sessions = Sessions(
+            self.context, origin=ORIGIN, sandbox_only=[], default_chain="real", defaults=SessionSettings()
+        )
+        self.keeper = Keeper(self.context)
         self.keeper.start()
 
     async def seal(self, host=ALICE, **fields):
@@ -123,8 +123,9 @@ class Service:
             host, session, participant=participant, entropy=entropy, signature=signature
         )
 
-    async def draw(self, session, recipe="turn", count=1, purpose="", host=ALICE):
-        return await self.sessions.draw(host, session, recipe=recipe, count=count, purpose=purpose)
+    async def draw(self, session, recipe="turn", count=1, purpose="", host=ALICE, **fields):
+        request = {"recipe": recipe, "count": count, "purpose": purpose} | fields
+        return await self.sessions.draw(host, session, DrawRequest.model_validate(request))
 
     async def reach(self, number):
         """Move the clock to a round's time plus half a second, and have the round arrive."""

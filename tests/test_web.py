@@ -92,11 +92,11 @@ class FakeSessions:
     async def contribute(self, host: Any, session: bytes, **arguments: Any) -> Written:
         return self._answer("contribute", host.name, session, arguments)
 
-    async def draw(self, host: Any, session: bytes, **arguments: Any) -> Written:
-        return self._answer("draw", host.name, session, arguments, outcomes=[[3, 1]], first_n=7)
+    async def draw(self, host: Any, session: bytes, request: DrawRequest) -> Written:
+        return self._answer("draw", host.name, session, request, outcomes=[[3, 1]], first_n=7)
 
-    async def reveal(self, host: Any, session: bytes) -> Written:
-        return self._answer("reveal", host.name, session)
+    async def reveal(self, host: Any, session: bytes, seed: bytes | None = None) -> Written:
+        return self._answer("reveal", host.name, session, seed)
 
     async def void(self, host: Any, session: bytes) -> Written:
         return self._answer("void", host.name, session)
@@ -212,7 +212,7 @@ async def problem_of(response: ClientResponse, code: str) -> dict[str, Any]:
 def test_every_row_of_the_error_table_is_complete() -> None:
     for code, row in PROBLEMS.items():
         assert re.fullmatch(r"[a-z]+(-[a-z]+)*", code)
-        assert row.status in {400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 500, 503}, code
+        assert row.status in {400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 500, 503}, code
         assert len(row.title) > 10, code
         assert not row.title.endswith("."), code
         assert row.next.endswith("."), code
@@ -275,8 +275,8 @@ async def test_each_write_hands_over_what_was_sent(world: World) -> None:
             assert document["receipt"] == {"format": "r"}
     assert world.sessions.calls[1:] == [
         ("contribute", "alice", SESSION, {"participant": "p", "entropy": b"\x00", "signature": None}),
-        ("draw", "alice", SESSION, {"recipe": "dice", "count": 1, "purpose": ""}),
-        ("reveal", "alice", SESSION),
+        ("draw", "alice", SESSION, DrawRequest(recipe="dice")),
+        ("reveal", "alice", SESSION, None),
         ("void", "alice", SESSION),
     ]
 
@@ -289,10 +289,10 @@ async def test_a_contribution_that_closes_brings_both_receipts(world: World) -> 
     assert (document["receipt"], document["close_receipt"]) == ({"format": "r"}, {"format": "close"})
 
 
-async def test_reveal_takes_no_body(world: World) -> None:
+async def test_reveal_takes_no_body_or_a_seed(world: World) -> None:
     assert (await world.client.post(f"/v1/sessions/{HEX}/reveal", headers=AUTH)).status == 201
     response = await world.client.post(f"/v1/sessions/{HEX}/reveal", json={"seed": "00"}, headers=AUTH)
-    await problem_of(response, "invalid-request")
+    await problem_of(response, "seed-wrong")
     response = await world.client.post(f"/v1/sessions/{HEX}/void", headers=AUTH)
     await problem_of(response, "unsupported-media-type")
     assert len(world.sessions.calls) == 1

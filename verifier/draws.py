@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_right
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
@@ -176,9 +176,15 @@ def _require(condition: bool, message: str) -> None:
 class Deck:
     """The cards of one `deal` recipe in one session; they leave it draw by draw (5.2)."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, dealt: Sequence[int] = ()) -> None:
+        """dealt: the cards that have left the deck already, in order; each is there once and below `size`."""
         self._cards = list(range(size))
-        self._dealt = 0
+        self._dealt = len(dealt)
+        places = list(range(size))
+        for i, card in enumerate(dealt):
+            moved, j = self._cards[i], places[card]
+            self._cards[i], self._cards[j] = card, moved
+            places[card], places[moved] = i, j
 
     def deal(self, stream: Stream, count: int) -> list[int]:
         """The next `count` cards. Raises VerificationError(DRAW_PAST_END) when the deck has fewer."""

@@ -15,14 +15,12 @@ from sqlite_utils import Database
 
 from beacon.log import reads
 from beacon.sessions import wire
-from beacon.sessions.state import LoggedRound, SessionState, anchored, fold, grown, sealed
+from beacon.sessions.state import LoggedRound, RoundKey, SessionState, anchored, fold, grown, sealed
 from beacon.store.errors import LogDamaged
 from verifier import entries
 from verifier.encoding import Json
 from verifier.entries import parse_entry
 from verifier.merkle import leaf_hash
-
-RoundKey = tuple[bytes, int]
 
 
 class Book:
@@ -34,6 +32,7 @@ class Book:
         self._waiting: dict[RoundKey, set[bytes]] = {}
         self._sequences: dict[str, int] = {}
         self._chains: set[bytes] = set()
+        self._db: Database | None = None
         self._staged: dict[bytes, SessionState] = {}
         self._staged_sequences: dict[str, int] = {}
         self._staged_chains: set[bytes] = set()
@@ -51,8 +50,7 @@ class Book:
 
     def waits(self, key: RoundKey) -> bool:
         """Whether an open session needs this round and its entry is not in the log."""
-        names = self._waiting.get(key, ())
-        return any(state.round is None for name in tuple(names) if (state := self._open.get(name)) is not None)
+        return key in self._waiting
 
     # --- writer's thread: what a command is decided on ----------------------------------------------------------
 
@@ -63,6 +61,12 @@ class Book:
     def next_sequence(self, host: str) -> int:
         """The host_seq of the host's next seal: 1, 2, 3, ... (3.6)."""
         return ChainMap(self._staged_sequences, self._sequences).get(host, 0) + 1
+
+    def has_commitment(self, commitment: bytes) -> bool:
+        """Whether the log shows this value (32 bytes) as a commitment, seed or link already (4.1)."""
+        assert self._db is not None
+        query = "SELECT 1 FROM openings WHERE value = ?"
+        return self._db.conn.execute(query, (commitment,)).fetchone() is not None
 
     def knows_chain(self, chain: bytes) -> bool:
         """Whether the chain's info is in the log."""
@@ -76,6 +80,7 @@ class Book:
 
     def opened(self, db: Database) -> None:
         """Load the open sessions, the hosts' numbers and the chains."""
+        self._db = db
         self._sequences = dict(db.conn.execute("SELECT host, max(host_seq) FROM sessions GROUP BY host").fetchall())
         self._chains = {row[0] for row in db.conn.execute("SELECT chain FROM chain_entries").fetchall()}
         names = db.conn.execute("SELECT session FROM sessions WHERE end_index IS NULL ORDER BY seal_index").fetchall()
@@ -120,6 +125,7 @@ class Book:
             (leaf, index, seal.host, seal.host_seq, seal.label, seal.chain),
         )
         db.conn.execute("INSERT INTO session_entries (session, i) VALUES (?, ?)", (leaf, index))
+        _shown(db, seal.commitment)
         self._staged[leaf] = sealed(index, leaf, seal)
         self._staged_sequences[seal.host] = seal.host_seq
 
@@ -128,32 +134,41 @@ class Book:
         db.conn.execute("INSERT INTO round_entries (chain, round, i) VALUES (?, ?, ?)", (*key, index))
         logged = LoggedRound(index, entry.time, entry.signature)
         self._staged_rounds[key] = logged
-        for name in self._waiting.get(key, ()):
+        staged = [name for name, state in self._staged.items() if key in state.waits_for]
+        for name in {*self._waiting.get(key, ()), *staged}:
             state = self.staged(name)
-            if state is not None and state.end is None:
-                self._staged[name] = anchored(state, logged)
+            if state is not None and key in state.waits_for:
+                self._staged[name] = anchored(state, entry.round, logged)
 
     def _session_entry(self, db: Database, index: int, entry: entries.SessionEntry, size: int) -> None:
         state = self.staged(entry.session)
         assert state is not None, "an entry of no open session"
         state = grown(fold(state, index, entry), size)
         db.conn.execute("INSERT INTO session_entries (session, i) VALUES (?, ?)", (entry.session, index))
+        if isinstance(entry, entries.Draw | entries.Reveal | entries.Void) and entry.seed is not None:
+            _shown(db, entry.seed)
         if state.end is not None:
             db.conn.execute("UPDATE sessions SET end_index = ? WHERE session = ?", (index, entry.session))
         self._staged[entry.session] = state
 
     def _publish(self, state: SessionState) -> None:
-        if state.seal.round is None:
-            raise NotImplementedError("live sessions are not served by this version")
-        waiting = self._waiting.setdefault(state.waits_for, set())
+        before = self._open.get(state.session)
+        waited, waits = before.waits_for if before else frozenset[RoundKey](), state.waits_for
+        for key in waits - waited:
+            self._waiting.setdefault(key, set()).add(state.session)
+        for key in waited - waits:
+            names = self._waiting[key]
+            names.discard(state.session)
+            if not names:
+                del self._waiting[key]
         if state.end is None:
             self._open[state.session] = state
-            waiting.add(state.session)
-            return
-        self._open.pop(state.session, None)
-        waiting.discard(state.session)
-        if not waiting:
-            del self._waiting[state.waits_for]
+        else:
+            self._open.pop(state.session, None)
+
+
+def _shown(db: Database, value: bytes) -> None:
+    db.conn.execute("INSERT OR IGNORE INTO openings (value) VALUES (?)", (value,))
 
 
 def load(db: Database, session: bytes) -> SessionState | None:
@@ -172,7 +187,7 @@ def load(db: Database, session: bytes) -> SessionState | None:
         if isinstance(entry, entries.Contribution):
             contributed[entry.participant] = entry.entropy
         elif isinstance(entry, entries.Round):
-            state = anchored(state, LoggedRound(index, entry.time, entry.signature))
+            state = anchored(state, entry.round, LoggedRound(index, entry.time, entry.signature))
         else:
             assert not isinstance(entry, entries.Log | entries.Chain)
             state = fold(state, index, entry)
@@ -180,7 +195,7 @@ def load(db: Database, session: bytes) -> SessionState | None:
 
 
 def session_events(db: Database, session: bytes) -> Iterator[tuple[int, bytes]]:
-    """(index, bytes) of a session's entries and of the `round` entry that it uses, in log order."""
+    """(index, bytes) of a session's entries and of the `round` entries that it uses, in log order."""
     stored = db.conn.execute(
         """SELECT i, entry, substr(nodes, 1, 32) FROM session_entries JOIN entries USING (i) LEFT JOIN hashes USING (i)
         WHERE session = ? ORDER BY i""",
@@ -194,12 +209,19 @@ def session_events(db: Database, session: bytes) -> Iterator[tuple[int, bytes]]:
         return iter(())
     seal = parse_entry(rows[0][1])
     assert isinstance(seal, entries.Seal)
-    found = db.conn.execute(
-        "SELECT i FROM round_entries WHERE chain = ? AND round = ?", (seal.chain, seal.round)
-    ).fetchone()
-    if found is not None:
-        rows.append((found[0], reads.entry(db, found[0])))
+    for number in sorted(_rounds_used(seal, rows)):
+        query = "SELECT i FROM round_entries WHERE chain = ? AND round = ?"
+        found = db.conn.execute(query, (seal.chain, number)).fetchone()
+        if found is not None:
+            rows.append((found[0], reads.entry(db, found[0])))
     return iter(sorted(rows))
+
+
+def _rounds_used(seal: entries.Seal, rows: list[tuple[int, bytes]]) -> set[int]:
+    if seal.round is not None:
+        return {seal.round}
+    parsed = (parse_entry(data) for _, data in rows)
+    return {entry.round for entry in parsed if isinstance(entry, entries.Call)}
 
 
 def chain_info(db: Database, chain: bytes) -> dict[str, Json] | None:

@@ -6,6 +6,8 @@ nonce; the commitment is the associated data, so that rows cannot be swapped.
 
 from __future__ import annotations
 
+import asyncio
+import hmac
 import os
 from typing import Final, Protocol
 
@@ -13,6 +15,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from beacon.errors import ApiError
+from beacon.sessions.links import Links, Remembered
 from verifier.seeds import SEED_BYTES, opens, sha256
 
 NONCE_BYTES: Final = 12
@@ -34,6 +37,7 @@ class Custody:
         """master_key: 32 bytes."""
         self._cipher: Final = AESGCM(master_key)
         self._store: Final = store
+        self._chains: Final = Remembered()
 
     async def owns(self) -> bool:
         """Whether this is the master key that the stored seeds are under; at the first start it becomes that.
@@ -50,23 +54,46 @@ class Custody:
         except (InvalidTag, ValueError):
             return False
 
-    async def make(self) -> bytes:
-        """Make and keep a new seed; its commitment, 32 bytes."""
+    async def make(self, links: int = 1) -> bytes:
+        """Make and keep a new seed, s_N of N = `links`; its commitment, 32 bytes."""
         seed = os.urandom(SEED_BYTES)
-        commitment = sha256(seed)
+        if links == 1:
+            commitment = sha256(seed)
+        else:
+            chain = await asyncio.to_thread(Links, seed, links)
+            commitment = chain.commitment
+            self._chains.keep(chain)
         nonce = os.urandom(NONCE_BYTES)
         await self._store.put(commitment, nonce, self._cipher.encrypt(nonce, seed, commitment))
         return commitment
 
     async def open(self, commitment: bytes) -> bytes:
-        """The seed (32 bytes) of a commitment. Raises ApiError(seed-unavailable)."""
-        kept = await self._store.get(commitment)
-        if kept is None:
-            raise ApiError("seed-unavailable", "the private database holds no seed of this session")
-        try:
-            seed = self._cipher.decrypt(kept[0], kept[1], commitment)
-        except (InvalidTag, ValueError):
-            raise ApiError("seed-unavailable", "the seed does not decrypt under this master key") from None
+        """The seed (s_1, 32 bytes) of a match's commitment. Raises ApiError(seed-unavailable)."""
+        seed = self._decrypt(commitment, await self._store.get(commitment))
         if not opens(seed, 1, commitment):
             raise ApiError("seed-unavailable", "what was kept does not open the commitment")
         return seed
+
+    async def chain(self, commitment: bytes, links: int) -> Links:
+        """The hash chain of a live session's commitment. Raises ApiError(seed-unavailable)."""
+        chain = self._chains.get(commitment)
+        if chain is not None:
+            return chain
+        seed = self._decrypt(commitment, await self._store.get(commitment))
+        chain = await asyncio.to_thread(Links, seed, links)
+        if not hmac.compare_digest(chain.commitment, commitment):
+            raise ApiError("seed-unavailable", "what was kept does not open the commitment")
+        self._chains.keep(chain)
+        return chain
+
+    def forget(self, commitment: bytes) -> None:
+        """A live session has ended: its chain is not kept in memory any more."""
+        self._chains.forget(commitment)
+
+    def _decrypt(self, commitment: bytes, kept: tuple[bytes, bytes] | None) -> bytes:
+        if kept is None:
+            raise ApiError("seed-unavailable", "the private database holds no seed of this session")
+        try:
+            return self._cipher.decrypt(kept[0], kept[1], commitment)
+        except (InvalidTag, ValueError):
+            raise ApiError("seed-unavailable", "the seed does not decrypt under this master key") from None

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Final
 
-from beacon.sessions.commands import Drawing
+from beacon.sessions.draws import Drawing
 
 LIGHT: Final = 2_000
 """Uniform numbers that the writer's thread may make by itself: a few milliseconds."""

@@ -9,19 +9,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import structlog
 
-from beacon.clock import Clock
 from beacon.errors import ApiError
-from beacon.log.log import Log
-from beacon.rounds.rounds import Rounds
-from beacon.sessions import commands, rules, wire
-from beacon.sessions.book import Book
-from beacon.sessions.custody import Custody
-from beacon.sessions.doubt import ClockDoubt
+from beacon.sessions import commands, rules, settling, wire
+from beacon.sessions.context import Context
 from beacon.sessions.state import SessionState
 from beacon.store.errors import StoreError
 from verifier.drand import ChainInfo, VerifiedRound
@@ -36,26 +31,17 @@ BATCH: Final = 500
 class Keeper:
     """Keeps the deadlines of all open sessions. `tick` and `on_round` run on the event loop."""
 
-    def __init__(
-        self,
-        book: Book,
-        log: Log,
-        rounds: Rounds,
-        custody: Custody,
-        clock: Clock,
-        doubt: ClockDoubt,
-        chains: Mapping[bytes, ChainInfo],
-    ) -> None:
-        self._book: Final = book
-        self._log: Final = log
-        self._rounds: Final = rounds
-        self._custody: Final = custody
-        self._clock: Final = clock
-        self._doubt: Final = doubt
-        self._chains: Final = chains
+    def __init__(self, context: Context) -> None:
+        self._context: Final = context
+        self._book: Final = context.book
+        self._log: Final = context.log
+        self._rounds: Final = context.rounds
+        self._clock: Final = context.clock
+        self._chains: Final = {chain.hash: chain for chain in context.chains.values()}
         self._inbox: Final[deque[SessionState]] = deque()
         self._deadlines: Final[list[tuple[int, bytes]]] = []
         self._next: Final[dict[bytes, int]] = {}
+        self._called: Final[dict[bytes, int]] = {}
         self._waiting: Final[set[bytes]] = set()
 
     def start(self) -> None:
@@ -82,6 +68,7 @@ class Keeper:
                 del self._next[session]
                 due.add(session)
         await asyncio.gather(*(self._keep(session) for session in due))
+        await self._draw_calls()
         return bool(self._deadlines) and self._deadlines[0][0] <= self._clock.now()
 
     async def on_round(self, verified: VerifiedRound) -> None:
@@ -93,26 +80,51 @@ class Keeper:
         def build(time: int) -> list[bytes]:
             if self._book.has_round(key):
                 return []
-            doubt = self._doubt.about(verified.chain)
+            doubt = self._context.doubt.about(verified.chain)
             if doubt is not None:
                 raise rules.NotYetError(doubt)
             return [wire.encode(commands.round_entry(verified, time))]
 
         for appended in await self._log.append(build):
             _log.info("round logged", chain=verified.chain.beacon_id, round=verified.round, index=appended.index)
+        self._drain()
+        await self._draw_calls()
+
+    async def _draw_calls(self) -> None:
+        """Draw every call whose round is in the log, of all sessions at once; look again later where it failed."""
+        now = self._clock.now()
+        named = [session for session, time in self._called.items() if time <= now]
+        states = [state for session in named if (state := self._book.get(session)) is not None and state.due]
+        for session in named:
+            del self._called[session]
+        if not states:
+            return
+        failed = {state.session for state in states}
+        try:
+            failed = await settling.draw_calls(self._context, states)
+        except ApiError as error:
+            _log.warning("calls wait for their draws", reason=f"{error.code}: {error.detail}")
+        except StoreError as error:
+            _log.error("calls could not be drawn", reason=str(error))
+        for session in failed:
+            self._called[session] = now + RETRY_MS
 
     def _drain(self) -> None:
         while self._inbox:
             state = self._inbox.popleft()
             if state.end is not None:
                 self._next.pop(state.session, None)
+                self._called.pop(state.session, None)
+                self._context.custody.forget(state.seal.commitment)
                 continue
             chain = self._chains.get(state.seal.chain)
             if chain is None:
                 _log.error("an open session waits on a chain that is not configured", session=state.session.hex())
                 continue
-            if state.round is None:
-                self._rounds.want(*state.waits_for)
+            for key in state.waits_for:
+                self._rounds.want(*key)
+            if state.due and state.seal.custody == "beacon":
+                self._called.setdefault(state.session, 0)
             self._look_at(self._deadline(state), state.session)
 
     def _look_at(self, time: int, session: bytes) -> None:
@@ -122,9 +134,15 @@ class Keeper:
             heapq.heappush(self._deadlines, (time, session))
 
     def _deadline(self, state: SessionState) -> int:
-        if state.takes_contributions and state.seal.close_at is not None:
-            return state.seal.time if state.everyone_contributed else state.seal.close_at + 1
-        return state.seal.reveal_by
+        seal = state.seal
+        if state.takes_contributions and seal.close_at is not None:
+            return seal.time if state.everyone_contributed else seal.close_at + 1
+        if seal.custody == "beacon" and seal.plan is not None and state.round is not None:
+            return seal.time
+        if seal.custody == "host" and not (state.live and not state.pending):
+            chain = self._chains[seal.chain]
+            return commands.missed_reveal_due(state, chain) or seal.reveal_by
+        return seal.reveal_by
 
     async def _keep(self, session: bytes) -> None:
         """Look at one session whose deadline has come; look again later while it is still due and nothing was done."""
@@ -132,7 +150,7 @@ class Keeper:
         if state is None or self._deadline(state) > self._clock.now():
             return
         chain = self._chains[state.seal.chain]
-        doubt = self._doubt.about(chain)
+        doubt = self._context.doubt.about(chain)
         if doubt is not None:
             self._wait(chain, doubt)
             self._look_at(self._clock.now() + RETRY_MS, session)
@@ -163,32 +181,36 @@ class Keeper:
             closed = await self._append(state, lambda current, time: self._close_only(current, chain, time))
             if closed:
                 return True
-        seed = await self._seed(state)
         if state.takes_contributions:
+            seed = await self._seed(state)
             return await self._append(state, lambda current, time: self._closing(current, chain, seed, time))
-        if state.round is None:
-            newest = self._rounds.newest
+        if state.waits_for:
+            newest, seed = self._rounds.newest, await self._seed(state)
             return await self._append(
                 state, lambda current, time: commands.no_round(current, newest(chain.hash), seed, time)
             )
+        if state.live and not state.pending:
+            return await self._append(state, lambda current, time: _reveal_live(current, chain, time))
+        seed = None if state.live else await self._seed(state)
         if seed is None:
             return await self._append(state, lambda current, time: commands.missed_reveal(current, chain, time))
+        if state.seal.plan is not None:
+            await settling.finish_plan(self._context, state, seed)
+            return True
         known = seed
-        return await self._append(state, lambda current, time: commands.reveal(current, chain, known, time))
+        return await self._append(
+            state, lambda current, time: [commands.reveal(current, chain, "service", known, time)]
+        )
 
     def _close_only(self, state: SessionState, chain: ChainInfo, time: int) -> list[SessionEntry]:
         """The close, which needs no seed; nothing where a void is due."""
         if commands.missed_close(state, chain, None, time):
             return []
-        newest = rules.known_time(self._rounds, self._clock, chain, time)
-        return commands.close(state, chain, newest, None, time)
+        return commands.close(state, chain, self._context.known_time(chain, time), None, time)
 
     def _closing(self, state: SessionState, chain: ChainInfo, seed: bytes | None, time: int) -> list[SessionEntry]:
         missed = commands.missed_close(state, chain, seed, time)
-        if missed:
-            return missed
-        newest = rules.known_time(self._rounds, self._clock, chain, time)
-        return commands.close(state, chain, newest, seed, time)
+        return missed or commands.close(state, chain, self._context.known_time(chain, time), seed, time)
 
     async def _append(self, state: SessionState, decide: Callable[[SessionState, int], Iterable[SessionEntry]]) -> bool:
         def build(time: int) -> list[bytes]:
@@ -203,8 +225,19 @@ class Keeper:
         return bool(appended)
 
     async def _seed(self, state: SessionState) -> bytes | None:
+        """The seed that an end shows now (3.6): s_1 of a match, s_K of a live session; None where it is not known."""
+        custody, seal = self._context.custody, state.seal
+        if seal.custody == "host" or (state.live and not state.calls):
+            return None
         try:
-            return await self._custody.open(state.seal.commitment)
+            if state.live:
+                return (await custody.chain(seal.commitment, seal.links)).link(state.calls)
+            return await custody.open(seal.commitment)
         except ApiError as error:
             _log.error("a seed cannot be opened", session=state.session.hex(), reason=error.detail)
             return None
+
+
+def _reveal_live(state: SessionState, chain: ChainInfo, time: int) -> list[SessionEntry]:
+    """6.7: a live session with every call drawn is revealed by the service; its last link is public already."""
+    return [commands.reveal(state, chain, "service", state.link if state.calls else None, time)]

@@ -13,14 +13,15 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from verifier.draws import MAX_N
 from verifier.encoding import MAX_INTEGER, check_string, parse_hex
+from verifier.entries import MAX_CALL_CONTRIBUTIONS, MAX_LEAD, MAX_LINKS, MAX_OUTCOMES, MAX_PARTICIPANTS, MIN_LEAD, Call
 from verifier.errors import FormatError
 
-MAX_PARTICIPANTS: Final = 200
 MAX_ATTACHMENTS: Final = 16
 MAX_RECIPES: Final = 64
 MAX_ENTROPY_BYTES: Final = 256
-MAX_DRAWS_AT_ONCE: Final = 1_000
+DEFAULT_LINKS: Final = 1_024
 MAX_TEXT_BYTES: Final = 256
 MAX_NAME_BYTES: Final = 128
 
@@ -78,6 +79,11 @@ Digest = Annotated[bytes, *_hex(32, 32, "seal-attachment-invalid")]
 SessionId = Annotated[bytes, *_hex(32, 32, "seal-replaces-unknown")]
 Entropy = Annotated[bytes, *_hex(1, MAX_ENTROPY_BYTES, "entropy-invalid")]
 Signature = Annotated[bytes, *_hex(64, 64, "signature-invalid")]
+Commitment = Annotated[bytes, *_hex(32, 32, "seal-commitment-invalid")]
+Seed = Annotated[bytes, *_hex(32, 32, "seed-wrong")]
+DrawNumber = Annotated[int, Field(ge=1, le=MAX_N)]
+Card = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+Outcome = Annotated[list[Card], Field(max_length=10_000)] | Annotated[str, Field(pattern="^([0-9a-f]{2}){1,1024}$")]
 Milliseconds = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 
 
@@ -104,12 +110,21 @@ class AttachmentRequest(Request):
 class SealRequest(Request):
     """POST /v1/sessions. Times are milliseconds since the epoch. At most one of `round` and `round_at`.
 
+    profile: `match` draws everything from one round; `live` has a round for each draw, called before it exists.
+    custody: who holds the seed; with `host` the request brings its `commitment` (32 bytes in hex).
+    links: live, how many draws there can be. lead: live, the ms between a call and its round. plan: match, exactly
+    these draws are made when the round is in, and the seed is revealed, without another request.
     chain: name or chain hash, the service's default chain if absent. round_at: the first round at or after that time.
     close_at: null takes no contributions; if absent the service chooses, see `close_at_given`.
     min_contributions: if absent, every listed participant; 0 for an open session. Fewer at the close void the session.
     """
 
     label: Label = ""
+    profile: Literal["match", "live"] = "match"
+    custody: Literal["beacon", "host"] = "beacon"
+    commitment: Commitment | None = None
+    links: Annotated[int, Field(ge=1, le=MAX_LINKS)] | None = None
+    lead: Annotated[int, Field(ge=MIN_LEAD, le=MAX_LEAD)] | None = None
     chain: Name | None = None
     round: Annotated[int, Field(ge=1, le=MAX_INTEGER)] | None = None
     round_at: Milliseconds | None = None
@@ -119,8 +134,14 @@ class SealRequest(Request):
     open: bool = False
     min_contributions: Annotated[int, Field(ge=0, le=10_000)] | None = None
     recipes: dict[str, dict[str, Any]]
+    plan: dict[str, Annotated[int, Field(ge=1, le=MAX_OUTCOMES)]] | None = None
     attachments: list[AttachmentRequest] = []
     replaces: SessionId | None = None
+
+    @property
+    def links_or_default(self) -> int:
+        """How many links the seed's chain has: 1 in a match."""
+        return self.links if self.links is not None else 1 if self.profile == "match" else DEFAULT_LINKS
 
     @property
     def close_at_given(self) -> bool:
@@ -140,6 +161,15 @@ class SealRequest(Request):
     def _agree(self) -> Self:
         if self.round is not None and self.round_at is not None:
             raise refusal("invalid-request", "`round` and `round_at` exclude each other")
+        live = self.profile == "live"
+        if live and (self.round is not None or self.round_at is not None or self.plan is not None):
+            raise refusal("seal-profile-invalid", "a live session has no `round`, `round_at` or `plan`")
+        if not live and (self.lead is not None or self.links not in {None, 1}):
+            raise refusal("seal-profile-invalid", "`lead` and more than one of `links` are for live sessions")
+        if (self.custody == "host") != (self.commitment is not None):
+            raise refusal("seal-commitment-invalid", "with custody `host`, and only then, the request has `commitment`")
+        if self.plan is not None and not 0 < sum(self.plan.values()) <= MAX_OUTCOMES:
+            raise refusal("seal-plan-invalid", f"a plan has 1 to {MAX_OUTCOMES} draws")
         if not self.recipes:
             raise refusal("seal-recipe-invalid", "a seal names at least one recipe")
         _unique([participant.id for participant in self.participants], "seal-participant-invalid", "participant id")
@@ -157,22 +187,62 @@ class ContributionRequest(Request):
     signature: Signature | None = None
 
 
+class CallContributionRequest(Request):
+    """One participant's entropy for a call. signature: Ed25519 by rule 4.4 over the call's `draw`, `n` and purpose."""
+
+    participant: Annotated[str, _bounded("not-a-participant", 1, MAX_NAME_BYTES)]
+    entropy: Entropy
+    signature: Signature | None = None
+
+
 class DrawRequest(Request):
-    """POST /v1/sessions/{id}/draws. count: how many consecutive draws of the recipe, 1-1,000."""
+    """POST /v1/sessions/{id}/draws. A match is drawn, a live session is called.
+
+    count: how many consecutive draws of the recipe, 1-1,000; live: 1. n: the number that the first is taken for, and
+    draw: the k that the call is taken for; another one is refused. contributions: live, for this call alone.
+    outcomes: what the host drew from the seed that it holds (custody `host`, match), one for each draw.
+    """
 
     recipe: Annotated[str, _bounded("unknown-recipe", 1, MAX_NAME_BYTES)]
     count: int = 1
     purpose: Purpose = ""
+    n: DrawNumber | None = None
+    draw: DrawNumber | None = None
+    contributions: list[CallContributionRequest] = []
+    outcomes: list[Outcome] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bound_lists(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            _at_most(data, "contributions", MAX_CALL_CONTRIBUTIONS, "too-many-contributions")
+            _at_most(data, "outcomes", MAX_OUTCOMES, "draw-count")
+        return data
 
     @model_validator(mode="after")
     def _bound_count(self) -> Self:
-        if not 1 <= self.count <= MAX_DRAWS_AT_ONCE:
-            raise refusal("draw-count", f"1 to {MAX_DRAWS_AT_ONCE} draws at once, not {self.count}")
+        if self.outcomes is not None and self.count not in {1, len(self.outcomes)}:
+            raise refusal("draw-count", f"`count` is {self.count}, here are {len(self.outcomes)} outcomes")
+        if not 1 <= self.count <= MAX_OUTCOMES or self.outcomes == []:
+            raise refusal("draw-count", f"1 to {MAX_OUTCOMES} draws at once, not {self.count}")
         return self
 
 
+class LinkRequest(Request):
+    """POST /v1/sessions/{id}/links: link `draw` (s_k, 32 bytes in hex) of the chain that the host holds.
+
+    outcome: what the host takes for the outcome; refused if the link gives another.
+    """
+
+    draw: DrawNumber
+    link: Seed
+    outcome: Outcome | None = None
+
+
 class RevealRequest(Request):
-    """POST /v1/sessions/{id}/reveal. The body is empty or `{}`."""
+    """POST /v1/sessions/{id}/reveal. seed: of a match whose host holds it, 32 bytes in hex; else nothing."""
+
+    seed: Seed | None = None
 
 
 class VoidRequest(Request):
@@ -187,7 +257,8 @@ class Written:
 
     session: 32 bytes. state: the JSON of `GET /v1/sessions/{id}` after the write. receipts: one document of the
     transcript's format for each entry, in log order: first what was asked for, then the close that a contribution
-    brought about. outcomes, first_n: of draws only; the outcome of each draw and the number n of the first.
+    brought about. outcomes, first_n: of draws only; the outcome of each draw and the number n of the first. call: what
+    was called, of live sessions.
     """
 
     session: bytes
@@ -195,6 +266,7 @@ class Written:
     receipts: list[dict[str, Any]]
     outcomes: list[Any] | None = None
     first_n: int | None = None
+    call: Call | None = None
 
 
 def _at_most(data: dict[str, Any], field: str, maximum: int, code: str) -> None:

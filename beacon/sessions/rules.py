@@ -6,6 +6,8 @@ Every function takes the entry's own time in ms and raises ApiError with the rul
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, Protocol
 
 from beacon.clock import Clock
@@ -15,7 +17,10 @@ from verifier import ed25519, entries
 from verifier.drand import ChainInfo, VerifiedRound
 from verifier.errors import VerifierError
 from verifier.rules import CLOCK_SLACK, MAX_REVEAL, period, wait
-from verifier.seeds import contribution_message
+from verifier.seeds import contribution_message, opens
+
+MAX_PENDING: Final = 64
+MIN_DIFFERENT: Final = 12
 
 _TROUBLE: Final = {
     "chain-unknown": "this service does not follow the chain",
@@ -60,37 +65,43 @@ def open_session(state: SessionState | None) -> SessionState:
 
 
 def seal(entry: entries.Seal, chain: ChainInfo, newest: VerifiedRound) -> None:
-    """6.3 and 6.4 for a match's seal."""
-    assert entry.round is not None
-    earliest = max(newest.round + 2, chain.first_at(entry.time + 2 * period(chain)))
-    if chain.last_round is not None and entry.round > chain.last_round:
-        raise ApiError("chain-retired", f"the chain's last round is {chain.last_round}")
-    if entry.round > chain.final_round:
-        raise ApiError("seal-round-too-late", f"the chain's last round that can be named is {chain.final_round}")
-    if entry.round < earliest:
-        text = f"round {entry.round} is too near; the earliest is {earliest}"
-        raise ApiError("seal-round-too-early", text, extra={"earliest_round": earliest})
+    """6.3 and 6.4 for a seal."""
+    if chain.last_round is not None and newest.round >= chain.last_round:
+        raise ApiError("chain-retired", f"the chain has ended with round {chain.last_round}")
+    if entry.round is not None:
+        _round(entry.round, entry.time, chain, newest)
     _close_at(entry, chain)
-    due = chain.time(entry.round)
-    if entry.reveal_by < due + wait(chain):
-        raise ApiError("seal-reveal-by-too-early", f"the earliest reveal_by is {due + wait(chain)}")
+    last = max(entry.time, entry.close_at or 0) + (entry.lead or 0) if entry.round is None else chain.time(entry.round)
+    if entry.reveal_by < last + wait(chain):
+        raise ApiError("seal-reveal-by-too-early", f"the earliest reveal_by is {last + wait(chain)}")
     if entry.reveal_by > entry.time + MAX_REVEAL:
         raise ApiError("seal-reveal-by-too-late", f"the latest reveal_by is {entry.time + MAX_REVEAL}")
 
 
+def _round(number: int, time: int, chain: ChainInfo, newest: VerifiedRound) -> None:
+    earliest = max(newest.round + 2, chain.first_at(time + 2 * period(chain)))
+    if chain.last_round is not None and number > chain.last_round:
+        raise ApiError("chain-retired", f"the chain's last round is {chain.last_round}")
+    if number > chain.final_round:
+        raise ApiError("seal-round-too-late", f"the chain's last round that can be named is {chain.final_round}")
+    if number < earliest:
+        text = f"round {number} is too near; the earliest is {earliest}"
+        raise ApiError("seal-round-too-early", text, extra={"earliest_round": earliest})
+
+
 def _close_at(entry: entries.Seal, chain: ChainInfo) -> None:
-    assert entry.round is not None
     if entry.close_at is None:
-        if entry.min_contributions or entry.participants or entry.open:
-            text = "without `close_at` nobody can contribute, so `participants`, `open` and `min_contributions` are out"
+        if entry.min_contributions:
+            raise ApiError("seal-contributions-mismatch", "without `close_at`, `min_contributions` is 0")
+        if entry.round is not None and (entry.participants or entry.open):
+            text = "nobody can contribute to a match without `close_at`, so `participants` and `open` are out"
             raise ApiError("seal-contributions-mismatch", text)
         return
     if not entry.participants and not entry.open:
         raise ApiError("seal-contributions-mismatch", "with `close_at`, list participants or set `open`")
     if not entry.open and entry.min_contributions > len(entry.participants):
         raise ApiError("seal-contributions-mismatch", "`min_contributions` is above the number of participants")
-    latest = chain.time(entry.round) - period(chain)
-    if entry.close_at > latest:
+    if entry.round is not None and entry.close_at > (latest := chain.time(entry.round) - period(chain)):
         raise ApiError("seal-close-too-late", f"the latest close_at for this round is {latest}")
     if entry.close_at <= entry.time:
         raise ApiError("seal-close-in-past", f"close_at is {entry.close_at}, it is {entry.time} now")
@@ -113,7 +124,22 @@ def contribution(state: SessionState, entry: entries.Contribution, newest: Verif
         raise ApiError("too-many-contributions", f"a session takes {entries.MAX_CONTRIBUTIONS} at most")
 
 
-def contributor(seal: entries.Seal, session: bytes, entry: entries.Contribution) -> None:
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """What a contribution is for (4.4): a session's (k = 0 and nothing else), or one call's."""
+
+    k: int = 0
+    recipe: str = ""
+    n: int = 0
+    purpose: str = ""
+
+
+def contributor(
+    seal: entries.Seal,
+    session: bytes,
+    entry: entries.Contribution | entries.CallContribution,
+    drawn: Drawn = Drawn(),
+) -> None:
     """6.4 and 4.4: who contributes, and whether it is signed as the seal says. Takes a few milliseconds of CPU."""
     listed = {participant.id: participant.key for participant in seal.participants}
     if entry.participant not in listed and not seal.open:
@@ -125,7 +151,8 @@ def contributor(seal: entries.Seal, session: bytes, entry: entries.Contribution)
         return
     if entry.signature is None:
         raise ApiError("signature-missing", f"the seal lists a key for {entry.participant!r}")
-    message = contribution_message(session, 0, "", 0, "", entry.participant, entry.entropy)
+    what = (drawn.k, drawn.recipe, drawn.n, drawn.purpose)
+    message = contribution_message(session, *what, entry.participant, entry.entropy)
     try:
         ed25519.verify(key, message, entry.signature)
     except VerifierError as error:
@@ -135,34 +162,37 @@ def contributor(seal: entries.Seal, session: bytes, entry: entries.Contribution)
 def may_close(state: SessionState, chain: ChainInfo, newest: VerifiedRound, time: int) -> bool:
     """6.5 and 6.11: whether a close at `time` is allowed; ApiError is for callers, this is for the service itself."""
     seal = state.seal
-    assert seal.round is not None
-    if not state.takes_contributions or newest.round >= seal.round or time >= chain.time(seal.round):
+    if not state.takes_contributions:
+        return False
+    if seal.round is not None and (newest.round >= seal.round or time >= chain.time(seal.round)):
         return False
     assert seal.close_at is not None
     return time > seal.close_at or state.everyone_contributed
 
 
-def closed(state: SessionState) -> None:
-    """6.4: nothing is drawn or revealed while contributions are not closed; if they never are, the session is void."""
-    if state.takes_contributions:
-        raise ApiError("not-closed", "the contributions were not closed before the round; the session ends void")
-
-
 def draw(state: SessionState, recipe: str, chain: ChainInfo, time: int) -> None:
-    """6.3, 6.4 and 6.7."""
-    seal = state.seal
-    if recipe not in seal.recipes:
-        raise ApiError("unknown-recipe", f"{recipe!r} is not among {', '.join(seal.recipes)}")
+    """6.3, 6.4 and 6.7 for draws of a match that its host asks for."""
+    known_recipe(state, recipe)
+    if state.seal.plan is not None:
+        raise ApiError("planned", "the seal's plan says what is drawn, and the service draws it by itself")
     needs_round(state, chain, time, "draw-before-round")
-    if time >= seal.reveal_by:
-        raise ApiError("draw-after-reveal-by", f"reveal_by was {seal.reveal_by}")
+    if time >= state.seal.reveal_by:
+        raise ApiError("draw-after-reveal-by", f"reveal_by was {state.seal.reveal_by}")
+
+
+def known_recipe(state: SessionState, recipe: str) -> None:
+    """The seal names what can be drawn."""
+    if recipe not in state.seal.recipes:
+        raise ApiError("unknown-recipe", f"{recipe!r} is not among {', '.join(state.seal.recipes)}")
 
 
 def needs_round(state: SessionState, chain: ChainInfo, time: int, code: str) -> None:
     """6.7: match draws and the reveal come after the entry of the session's round, and after the close (6.4)."""
     assert state.seal.round is not None
     if state.round is not None:
-        closed(state)
+        if state.takes_contributions:
+            text = "the contributions were not closed before the round; the session ends void"
+            raise ApiError("not-closed", text)
         return
     due = chain.time(state.seal.round)
     extra: dict[str, Any] = {"round": state.seal.round, "round_time": due}
@@ -171,11 +201,66 @@ def needs_round(state: SessionState, chain: ChainInfo, time: int, code: str) -> 
     )
 
 
+def call(entry: entries.Call, state: SessionState, chain: ChainInfo, newest: VerifiedRound) -> None:
+    """6.3, 6.4, 6.6 and 6.11 for a call."""
+    seal, due = state.seal, chain.time(entry.round)
+    if state.takes_contributions:
+        assert seal.close_at is not None
+        text = "the session takes contributions until they are closed; the first call comes after that"
+        raise ApiError("call-before-close", text, retry_after=seconds(seal.close_at - entry.time))
+    if entry.draw > seal.links:
+        raise ApiError("links-used-up", f"the session was sealed with {seal.links} links, and has had as many calls")
+    if len(state.pending) >= MAX_PENDING:
+        wait_for = chain.time(state.pending[0].call.round) - entry.time
+        raise ApiError("too-many-calls", f"{MAX_PENDING} calls wait for their rounds", retry_after=seconds(wait_for))
+    if due >= seal.reveal_by:
+        raise ApiError("call-after-reveal-by", f"its round would come at {due}, reveal_by is {seal.reveal_by}")
+    if chain.last_round is not None and entry.round > chain.last_round:
+        raise ApiError("chain-retired", f"the chain's last round is {chain.last_round}")
+    if entry.round <= newest.round:
+        raise ApiError("clock-unsure", _TROUBLE["clock-unsure"], retry_after=chain.period)
+
+
+def reveal(state: SessionState, chain: ChainInfo, time: int) -> None:
+    """6.7: when a session can end in a reveal."""
+    if not state.live:
+        needs_round(state, chain, time, "reveal-before-round")
+    elif state.pending:
+        wait_for = chain.time(state.pending[0].call.round) - time
+        raise ApiError(
+            "reveal-before-draws", f"call {state.pending[0].call.draw} is not drawn yet", retry_after=seconds(wait_for)
+        )
+    elif state.takes_contributions:
+        assert state.seal.close_at is not None
+        text = "the contributions are not closed; void the session, or wait for their close"
+        raise ApiError("reveal-before-close", text, retry_after=seconds(state.seal.close_at - time))
+
+
 def may_void(state: SessionState, chain: ChainInfo, newest: VerifiedRound, time: int) -> None:
     """6.12 `host` and 6.11."""
-    assert state.seal.round is not None
-    if newest.round >= state.seal.round or time >= chain.time(state.seal.round):
-        raise ApiError("void-too-late", f"round {state.seal.round} exists")
+    number = state.seal.round
+    if number is None:
+        if state.calls:
+            raise ApiError("void-too-late", "the session has been called")
+    elif newest.round >= number or time >= chain.time(number):
+        raise ApiError("void-too-late", f"round {number} exists")
+
+
+def hosts_seed(state: SessionState, seed: bytes | None) -> bytes:
+    """4.1: the seed of a match whose host holds it, 32 bytes: it opens the commitment, and is not plainly weak."""
+    if seed is None:
+        raise ApiError("seed-missing", "the host holds the seed: send it")
+    if not opens(seed, 1, state.seal.commitment):
+        raise ApiError("seed-wrong", "the seed does not open the commitment of the seal")
+    if plainly_weak(seed):
+        raise ApiError("seed-weak", "the seed is no random number: anybody could have guessed it")
+    return seed
+
+
+def plainly_weak(seed: bytes) -> bool:
+    """Whether 32 bytes are no random ones: few different bytes, steps of one size, or text. 1 in 10^13 random ones."""
+    steps = {(after - before) % 256 for before, after in pairwise(seed)}
+    return len(set(seed)) < MIN_DIFFERENT or len(steps) == 1 or all(0x20 <= byte < 0x7F for byte in seed)
 
 
 def clock_allows(entry_time: int, verified: VerifiedRound) -> None:

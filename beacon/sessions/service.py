@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from beacon.clock import Clock
 from beacon.errors import ApiError
-from beacon.log.log import Log
 from beacon.log.sequencer import Appended
-from beacon.rounds.rounds import Rounds
-from beacon.sessions import commands, rules, wire
-from beacon.sessions.book import Book, chain_info, load, session_events
-from beacon.sessions.custody import Custody
-from beacon.sessions.doubt import ClockDoubt
-from beacon.sessions.drawing import LIGHT, Drawers
-from beacon.sessions.requests import SealRequest, Written
-from beacon.sessions.state import SessionState, as_json
-from beacon.sessions.transcripts import Transcripts
+from beacon.sessions import commands, draws, rules, wire
+from beacon.sessions.book import chain_info, session_events
+from beacon.sessions.context import Context, Host
+from beacon.sessions.drawing import LIGHT
+from beacon.sessions.live import Live
+from beacon.sessions.requests import DrawRequest, SealRequest, Written
+from beacon.sessions.settling import append_planned
+from beacon.sessions.state import SessionState
 from beacon.settings import SessionSettings
 from verifier import entries
 from verifier.drand import ChainInfo
 from verifier.merkle import leaf_hash
-
-ENDED_KEPT: Final = 256
-
-
-class Host(Protocol):
-    """Who commands: the name that stands in the seal, and whether it plays tests only."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def sandbox(self) -> bool: ...
 
 
 class Sessions:
@@ -42,41 +28,24 @@ class Sessions:
 
     def __init__(
         self,
+        context: Context,
         *,
-        book: Book,
-        log: Log,
-        rounds: Rounds,
-        custody: Custody,
-        transcripts: Transcripts,
-        clock: Clock,
-        doubt: ClockDoubt,
-        drawers: Drawers,
         origin: str,
-        chains: Mapping[str, ChainInfo],
         sandbox_only: Iterable[str],
         default_chain: str,
         defaults: SessionSettings,
     ) -> None:
-        """chains: the followed ones by name; sandbox_only: names of those that only sandbox hosts may use."""
-        self._book: Final = book
-        self._log: Final = log
-        self._rounds: Final = rounds
-        self._custody: Final = custody
-        self._transcripts: Final = transcripts
-        self._clock: Final = clock
-        self._doubt: Final = doubt
-        self._drawers: Final = drawers
-        self._ended: Final[dict[bytes, SessionState]] = {}
+        """sandbox_only: names of the chains that only sandbox hosts may use."""
+        self._context: Final = context
+        self._live: Final = Live(context)
         self._origin: Final = origin
-        self._chains: Final = dict(chains)
-        self._by_hash: Final = {chain.hash: chain for chain in chains.values()}
         self._sandbox_only: Final = frozenset(sandbox_only)
         self._default_chain: Final = default_chain
         self._defaults: Final = defaults
 
     async def seal(self, host: Host, request: SealRequest) -> Written:
         """Seal a session: the seed is kept before the seal is public."""
-        chain = self._chain(host, request)
+        context, chain = self._context, self._chain(host, request)
         await self._check_replaces(host, request)
         has_keys = any(participant.key is not None for participant in request.participants)
         arguments = (self._origin, host.name, host.sandbox, request, chain)
@@ -85,51 +54,65 @@ class Sessions:
         )
 
         def decide(commitment: bytes, host_seq: int, time: int) -> entries.Seal:
-            newest = rules.known_time(self._rounds, self._clock, chain, time)
+            newest = context.known_time(chain, time)
             return commands.seal(terms, commitment, host_seq, newest, self._defaults, time)
 
-        decide(bytes(entries.HASH_BYTES), 1, self._clock.now())
-        commitment = await self._custody.make()
+        wire.encode(decide(bytes(entries.HASH_BYTES), 1, context.clock.now()))
+        commitment = request.commitment or await context.custody.make(request.links_or_default)
 
         def build(time: int) -> list[bytes]:
-            seal = wire.encode(decide(commitment, self._book.next_sequence(host.name), time))
-            if self._book.knows_chain(chain.hash):
+            if request.commitment is not None and context.book.has_commitment(commitment):
+                raise ApiError("seal-commitment-invalid", "the log has this commitment, seed or link already")
+            seal = wire.encode(decide(commitment, context.book.next_sequence(host.name), time))
+            if context.book.knows_chain(chain.hash):
                 return [seal]
             return [wire.encode(entries.Chain(time, chain.as_dict())), seal]
 
-        appended = await self._log.append(build)
-        return await self._written(appended[-1].leaf_hash, appended[-1:])
+        appended = await context.log.append(build)
+        return await context.written(appended[-1].leaf_hash, appended[-1:])
 
     async def contribute(
-        self, host: Host, session: bytes, *, participant: str, entropy: bytes, signature: bytes | None
+        self, host: Host | None, session: bytes, *, participant: str, entropy: bytes, signature: bytes | None
     ) -> Written:
         """Add a participant's entropy; when it is the last that is due, the close follows in the same write.
 
-        The same contribution again, a retry whose answer was lost, gives the receipts of the first one.
+        host: None for a participant who comes without one. The same contribution again, a retry whose answer was lost,
+        gives the receipts of the first one.
         """
+        context = self._context
         again = await self._repeated(host, session, entries.Contribution(0, session, participant, entropy, signature))
         if again is not None:
             return again
-        state = await self._own(host, session)
-        chain = self._by_hash[state.seal.chain]
-        draft = entries.Contribution(self._clock.now(), session, participant, entropy, signature)
-        rules.contribution(state, draft, rules.known_time(self._rounds, self._clock, chain, draft.time))
+        state = await self._contributable(host, session)
+        chain = context.chain_of(state)
+        draft = entries.Contribution(context.clock.now(), session, participant, entropy, signature)
+        rules.contribution(state, draft, context.known_time(chain, draft.time))
         await asyncio.to_thread(rules.contributor, state.seal, session, draft)
 
         def build(time: int) -> list[bytes]:
-            current = rules.open_session(self._book.staged(session))
-            newest = rules.known_time(self._rounds, self._clock, chain, time)
+            newest = context.known_time(chain, time)
             entry = entries.Contribution(time, session, participant, entropy, signature)
-            return [wire.encode(item) for item in commands.contribute(current, entry, chain, newest)]
+            return [wire.encode(item) for item in commands.contribute(context.staged(session), entry, chain, newest)]
 
-        return await self._written(session, await self._log.append(build))
+        return await context.written(session, await context.log.append(build))
 
-    async def _repeated(self, host: Host, session: bytes, asked: entries.Contribution) -> Written | None:
-        state = await self._find(session)
-        if state.seal.host != host.name or state.contributions.get(asked.participant) != asked.entropy:
+    async def _contributable(self, host: Host | None, session: bytes) -> SessionState:
+        if host is not None:
+            return await self._context.own(host, session)
+        state = rules.open_session(await self._context.find(session))
+        if not state.seal.open:
+            raise ApiError("unauthorized", "Only open sessions take contributions without a token.")
+        self._context.chain_of(state)
+        return state
+
+    async def _repeated(self, host: Host | None, session: bytes, asked: entries.Contribution) -> Written | None:
+        context = self._context
+        state = await context.find(session)
+        foreign = not state.seal.open if host is None else state.seal.host != host.name
+        if foreign or state.contributions.get(asked.participant) != asked.entropy:
             return None
         logged = []
-        for index, data in await self._transcripts.read(lambda db: list(session_events(db, session))):
+        for index, data in await context.transcripts.read(lambda db: list(session_events(db, session))):
             entry = wire.parse(data)
             if isinstance(entry, entries.Contribution) and entry.participant == asked.participant:
                 if entry.signature != asked.signature:
@@ -137,133 +120,148 @@ class Sessions:
                 logged.append(Appended(index, entry.time, data, leaf_hash(data)))
             elif isinstance(entry, entries.Close) and logged and index == logged[0].index + 1:
                 logged.append(Appended(index, entry.time, data, leaf_hash(data)))
-        return await self._written(session, logged)
+        return await context.written(session, logged)
 
-    async def draw(self, host: Host, session: bytes, *, recipe: str, count: int, purpose: str) -> Written:
-        """Make the next draws of a recipe. Heavy ones are made before their entry, and again if others came between."""
-        state = await self._own(host, session)
-        seed = await self._custody.open(state.seal.commitment)
-        chain = self._by_hash[state.seal.chain]
+    async def draw(self, host: Host, session: bytes, request: DrawRequest) -> Written:
+        """Make the next draws of a match's recipe, or call the next draw of a live session."""
+        state = await self._context.own(host, session)
+        if state.live:
+            return await self._live.call(state, request)
+        if request.contributions or request.draw is not None:
+            raise ApiError("not-live", "contributions and `draw` are for the calls of live sessions")
+        if state.seal.custody == "host":
+            return await self._claim(state, request)
+        if request.outcomes is not None:
+            raise ApiError("not-your-seed", "the service holds the seed, and says what was drawn")
+        return await self._draw(host, state, request)
+
+    async def _draw(self, host: Host, state: SessionState, request: DrawRequest) -> Written:
+        """Heavy draws are made before their entry, and again if others came between."""
+        context, chain = self._context, self._context.chain_of(state)
+        seed = await context.custody.open(state.seal.commitment)
         while True:
-            self._no_doubt(chain)
-            asked = commands.drawing(state, recipe, count, chain, self._clock.now())
-            ready = await self._drawers.make(asked, seed) if asked.work > LIGHT else None
-            written = await self._drawn(state, asked, seed, ready, purpose)
+            context.no_doubt(chain)
+            asked = draws.asked(state, request.recipe, request.count, chain, context.clock.now())
+            ready = await context.drawers.make(asked, seed) if asked.work > LIGHT else None
+            written = await self._drawn(state, asked, seed, ready, request)
             if written is not None:
                 return written
-            state = await self._own(host, session)
+            state = await context.own(host, state.session)
 
     async def _drawn(
-        self, state: SessionState, asked: commands.Drawing, seed: bytes, ready: list[Any] | None, purpose: str
+        self, state: SessionState, asked: draws.Drawing, seed: bytes, ready: list[Any] | None, request: DrawRequest
     ) -> Written | None:
         """Append the draws; None if others took their numbers while heavy ones were made."""
-        chain = self._by_hash[state.seal.chain]
+        context, chain = self._context, self._context.chain_of(state)
         made: list[Any] = []
 
         def build(time: int) -> list[bytes]:
-            self._no_doubt(chain)
-            current = rules.open_session(self._book.staged(state.session))
-            now = commands.drawing(current, asked.name, asked.count, chain, time)
+            context.no_doubt(chain)
+            now = draws.asked(context.staged(state.session), asked.name, asked.count, chain, time)
+            _check_number(request, now.first)
             if ready is not None and now != asked:
                 return []
             made[:] = ready if ready is not None else now.outcomes(seed)
-            return [wire.encode(commands.draw(current, now, made, purpose, time))]
+            return [wire.encode(entries.Draw(time, state.session, now.name, now.first, request.purpose, tuple(made)))]
 
-        appended = await self._log.append(build)
+        appended = await context.log.append(build)
         if not appended:
             return None
         entry = wire.parse(appended[0].entry)
         assert isinstance(entry, entries.Draw)
-        return replace(await self._written(state.session, appended), outcomes=made, first_n=entry.n)
+        return replace(await context.written(state.session, appended), outcomes=made, first_n=entry.n)
 
-    async def reveal(self, host: Host, session: bytes) -> Written:
-        """End a session: its seed is public from now on."""
-        state = await self._own(host, session)
-        rules.needs_round(state, self._by_hash[state.seal.chain], self._clock.now(), "reveal-before-round")
-        return await self._seeded(state, commands.reveal)
+    async def _claim(self, state: SessionState, request: DrawRequest) -> Written:
+        """Custody `host`: the outcomes are the host's claim until its seed is revealed."""
+        context, chain = self._context, self._context.chain_of(state)
+        outcomes = request.outcomes
+        if outcomes is None:
+            raise ApiError("outcomes-missing", "the host holds the seed: send the `outcomes` that it gives")
+
+        def build(time: int) -> list[bytes]:
+            context.no_doubt(chain)
+            staged = context.staged(state.session)
+            entry = draws.claimed(staged, request.recipe, outcomes, request.purpose, chain, time)
+            _check_number(request, entry.n)
+            return [wire.encode(entry)]
+
+        appended = await context.log.append(build)
+        entry = wire.parse(appended[0].entry)
+        assert isinstance(entry, entries.Draw)
+        return replace(await context.written(state.session, appended), outcomes=list(outcomes), first_n=entry.n)
+
+    async def hand_in(self, host: Host, session: bytes, *, k: int, link: bytes, outcome: Any) -> Written:
+        """Custody `host`, live: the link of call k (32 bytes), which makes its draw."""
+        return await self._live.hand_in(await self._context.own(host, session), k, link, outcome)
+
+    async def reveal(self, host: Host, session: bytes, seed: bytes | None = None) -> Written:
+        """End a session: its seed is public from now on. seed: of a match whose host holds it, 32 bytes."""
+        context, state = self._context, await self._context.own(host, session)
+        chain, held = context.chain_of(state), state.seal.custody == "host"
+        if state.seal.plan is not None and not held:
+            raise ApiError("planned", "the service draws the plan and reveals by itself")
+        rules.reveal(state, chain, context.clock.now())
+        if state.live:
+            _no_seed(seed, "a live session's links are public already")
+            return await self._end(state, lambda now, time: commands.reveal(now, chain, "service", _last(now), time))
+        if not held:
+            _no_seed(seed, "the service holds the seed, and reveals it")
+            kept = await context.custody.open(state.seal.commitment)
+            return await self._end(state, lambda now, time: commands.reveal(now, chain, "service", kept, time))
+        given = rules.hosts_seed(state, seed)
+        await self._draw_plan(state, given)
+        return await self._end(state, lambda now, time: commands.reveal(now, chain, "host", given, time))
+
+    async def _draw_plan(self, state: SessionState, seed: bytes) -> None:
+        """The plan of a host's own seed is drawn just before its reveal (6.7)."""
+        while (asked := draws.planned(state)) is not None:
+            await append_planned(self._context, state, asked, seed)
+            state = rules.open_session(await self._context.find(state.session))
 
     async def void(self, host: Host, session: bytes) -> Written:
-        """Give a session up before its round exists."""
+        """Give a session up before its round exists, or its first call."""
+        context, state = self._context, await self._context.own(host, session)
+        chain = context.chain_of(state)
+        known = state.seal.custody == "beacon" and not state.live
+        seed = await context.custody.open(state.seal.commitment) if known else None
 
-        def decide(state: SessionState, chain: ChainInfo, seed: bytes, time: int) -> list[entries.SessionEntry]:
-            newest = rules.known_time(self._rounds, self._clock, chain, time)
-            return commands.void(state, chain, newest, seed, time)
+        def decide(now: SessionState, time: int) -> entries.SessionEntry:
+            return commands.void(now, chain, context.known_time(chain, time), seed, time)
 
-        return await self._seeded(await self._own(host, session), decide)
+        return await self._end(state, decide)
 
     async def view(self, session: bytes) -> dict[str, Any]:
         """The JSON of a session."""
-        return self._as_json(await self._find(session))
+        return self._context.as_json(await self._context.find(session))
 
     async def receipt(self, session: bytes, index: int) -> dict[str, Any]:
-        """The receipt of one of the session's entries, or of the `round` entry that it uses, by its log index."""
-        state = await self._find(session)
-        for shown, entry in await self._transcripts.read(lambda db: list(session_events(db, session))):
+        """The receipt of one of the session's entries, or of a `round` entry that it uses, by its log index."""
+        context, state = self._context, await self._context.find(session)
+        for shown, entry in await context.transcripts.read(lambda db: list(session_events(db, session))):
             if shown == index:
-                info = await self._log.read(lambda db: chain_info(db, state.seal.chain))
-                return await self._transcripts.receipt(index, entry, info or {})
+                info = await context.log.read(lambda db: chain_info(db, state.seal.chain))
+                return await context.transcripts.receipt(index, entry, info or {})
         raise ApiError("not-found", f"the session has no entry {index}")
 
     async def transcript(self, session: bytes) -> bytes:
         """The document of a session."""
-        document = await self._transcripts.transcript(session)
+        document = await self._context.transcripts.transcript(session)
         if document is None:
             raise ApiError("session-unknown", f"no session {session.hex()}")
         return document
 
-    async def _seeded(
-        self,
-        state: SessionState,
-        decide: Callable[[SessionState, ChainInfo, bytes, int], Iterable[entries.SessionEntry]],
-    ) -> Written:
-        session, chain = state.session, self._by_hash[state.seal.chain]
-        seed = await self._custody.open(state.seal.commitment)
+    async def _end(self, state: SessionState, decide: Callable[[SessionState, int], entries.SessionEntry]) -> Written:
+        context, chain = self._context, self._context.chain_of(state)
 
         def build(time: int) -> list[bytes]:
-            self._no_doubt(chain)
-            current = rules.open_session(self._book.staged(session))
-            return [wire.encode(entry) for entry in decide(current, chain, seed, time)]
+            context.no_doubt(chain)
+            return [wire.encode(decide(context.staged(state.session), time))]
 
-        return await self._written(session, await self._log.append(build))
-
-    def _no_doubt(self, chain: ChainInfo) -> None:
-        reason = self._doubt.about(chain)
-        if reason is not None:
-            raise ApiError("clock-unsure", reason, retry_after=chain.period)
-
-    async def _written(self, session: bytes, appended: Iterable[Appended]) -> Written:
-        state = await self._find(session)
-        info = self._by_hash[state.seal.chain].as_dict()
-        receipts = [await self._transcripts.receipt(item.index, item.entry, info) for item in appended]
-        return Written(session, self._as_json(state), receipts)
-
-    async def _find(self, session: bytes) -> SessionState:
-        state = self._book.get(session) or self._ended.get(session)
-        if state is None:
-            state = await self._transcripts.read(lambda db: load(db, session))
-            if state is None:
-                raise ApiError("session-unknown", f"no session {session.hex()}")
-            if state.end is not None:
-                while len(self._ended) >= ENDED_KEPT:
-                    del self._ended[next(iter(self._ended))]
-                self._ended[session] = state
-        return state
-
-    async def _own(self, host: Host, session: bytes) -> SessionState:
-        state = await self._find(session)
-        if state.seal.host != host.name:
-            raise ApiError("not-your-session", f"the session belongs to the host {state.seal.host}")
-        if state.seal.chain not in self._by_hash:
-            raise ApiError("chain-unknown", "the session's chain is not followed any more")
-        return rules.open_session(state)
-
-    def _as_json(self, state: SessionState) -> dict[str, Any]:
-        chain = self._by_hash.get(state.seal.chain)
-        return as_json(state, None if chain is None or state.seal.round is None else chain.time(state.seal.round))
+        return await context.written(state.session, await context.log.append(build))
 
     def _chain(self, host: Host, request: SealRequest) -> ChainInfo:
         wanted = self._default_chain if request.chain is None else request.chain
-        for name, chain in self._chains.items():
+        for name, chain in self._context.chains.items():
             if wanted in {name, chain.hash.hex()}:
                 if name in self._sandbox_only and not host.sandbox:
                     raise ApiError("sandbox-only-chain", f"{name} is for sandbox hosts")
@@ -274,6 +272,22 @@ class Sessions:
         if request.replaces is None:
             return
         query = "SELECT 1 FROM sessions WHERE session = ? AND host = ?"
-        found = await self._log.read(lambda db: db.conn.execute(query, (request.replaces, host.name)).fetchone())
+        log = self._context.log
+        found = await log.read(lambda db: db.conn.execute(query, (request.replaces, host.name)).fetchone())
         if found is None:
             raise ApiError("seal-replaces-unknown", "`replaces` is no earlier session of this host")
+
+
+def _last(state: SessionState) -> bytes | None:
+    """s_K of a live session whose K calls are drawn; None when nothing was called."""
+    return state.link if state.calls else None
+
+
+def _no_seed(seed: bytes | None, why: str) -> None:
+    if seed is not None:
+        raise ApiError("not-your-seed", why)
+
+
+def _check_number(request: DrawRequest, due: int) -> None:
+    if request.n is not None and request.n != due:
+        raise ApiError("call-number", f"`n` is {request.n}, the next one is {due}", extra={"next_n": due})

@@ -1,26 +1,29 @@
 """The state of one session: a fold over its entries in log order, and nothing else.
 
-    sealed -> closed -> anchored -> drawing -> revealed | void
+    match: sealed -> closed -> anchored -> drawing -> revealed | void
+    live:  sealed -> closed -> called <-> drawing  -> revealed | void
 
-sealed: contributions are taken. closed: they are not, or no more; the session waits for its round. anchored: the round
-is in the log. drawing: something was drawn. States are values: `fold` returns a new one, so that what is not durable
-yet can be thrown away.
+sealed: contributions are taken. closed: they are not, or no more; a match waits for its round, a live session for its
+first call. anchored: the match's round is in the log. called: a call waits for its round, or for its draw. drawing:
+something was drawn. States are values: `fold` returns a new one, so that what is not durable yet can be thrown away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Any, Final, Literal, TypeAlias
+from itertools import chain, islice, takewhile
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from verifier import entries
-from verifier.draws import encode_recipe
+from verifier.draws import Deal, encode_recipe
 
 EVENT_BYTES: Final = 2_500
 MAX_SIZE: Final = 60 * 1024 * 1024
 
-Name: TypeAlias = Literal["sealed", "closed", "anchored", "drawing", "revealed", "void"]
+Name: TypeAlias = Literal["sealed", "closed", "anchored", "called", "drawing", "revealed", "void"]
+RoundKey: TypeAlias = tuple[bytes, int]
+"""(chain hash, round)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +36,21 @@ class LoggedRound:
 
 
 @dataclass(frozen=True, slots=True)
+class Pending:
+    """A call that is not drawn yet: its log index, and its round's entry once that is in the log."""
+
+    index: int
+    call: entries.Call
+    round: LoggedRound | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionState:
     """What the log says of one session. session: the seal's leaf hash, 32 bytes; indices are the log's.
 
-    size: about how many bytes its events take in a transcript.
+    round: a match's. calls: how many a live session has had; called: how many of each recipe; pending: those that are
+    not drawn, in order; link: the last link that is public, 32 bytes, the commitment at first; dealt: the cards that
+    have left each deck. size: about how many bytes its events take in a transcript.
     """
 
     session: bytes
@@ -46,6 +60,11 @@ class SessionState:
     close: entries.Close | None = None
     close_index: int | None = None
     round: LoggedRound | None = None
+    calls: int = 0
+    called: Mapping[str, int] = field(default_factory=dict, hash=False)
+    pending: tuple[Pending, ...] = ()
+    link: bytes = b""
+    dealt: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
     drawn: Mapping[str, int] = field(default_factory=dict, hash=False)
     end: entries.Reveal | entries.Void | None = None
     end_index: int | None = None
@@ -56,11 +75,17 @@ class SessionState:
         """Where the session stands."""
         if self.end is not None:
             return "revealed" if isinstance(self.end, entries.Reveal) else "void"
+        if self.pending:
+            return "called"
         if self.drawn:
             return "drawing"
         if self.takes_contributions:
             return "sealed"
         return "closed" if self.round is None else "anchored"
+
+    @property
+    def live(self) -> bool:
+        return self.seal.profile == "live"
 
     @property
     def takes_contributions(self) -> bool:
@@ -73,15 +98,23 @@ class SessionState:
         return not self.seal.open and all(participant.id in self.contributions for participant in listed)
 
     @property
-    def waits_for(self) -> tuple[bytes, int]:
-        """(chain hash, round) of a match."""
-        assert self.seal.round is not None
-        return self.seal.chain, self.seal.round
+    def waits_for(self) -> frozenset[RoundKey]:
+        """The rounds that the session needs and whose entries are not in the log."""
+        if self.end is not None:
+            return frozenset()
+        if self.seal.round is not None:
+            return frozenset() if self.round is not None else frozenset({(self.seal.chain, self.seal.round)})
+        return frozenset((self.seal.chain, pending.call.round) for pending in self.pending if pending.round is None)
+
+    @property
+    def due(self) -> tuple[Pending, ...]:
+        """The calls that can be drawn now, in order: their rounds are in the log."""
+        return tuple(takewhile(lambda pending: pending.round is not None, self.pending))
 
 
 def sealed(index: int, leaf: bytes, seal: entries.Seal) -> SessionState:
     """The state of a session whose seal is the entry at `index`, with leaf hash `leaf` (32 bytes)."""
-    return SessionState(leaf, index, seal)
+    return SessionState(leaf, index, seal, link=seal.commitment)
 
 
 def fold(state: SessionState, index: int, entry: entries.SessionEntry) -> SessionState:
@@ -91,12 +124,23 @@ def fold(state: SessionState, index: int, entry: entries.SessionEntry) -> Sessio
             return replace(state, contributions={**state.contributions, participant: entropy})
         case entries.Close():
             return replace(state, close=entry, close_index=index)
-        case entries.Draw(recipe=recipe, n=n, outcomes=outcomes):
-            return replace(state, drawn={**state.drawn, recipe: n + len(outcomes) - 1})
+        case entries.Call(recipe=recipe, n=n):
+            pending = (*state.pending, Pending(index, entry))
+            return replace(state, calls=entry.draw, called={**state.called, recipe: n}, pending=pending)
+        case entries.Draw():
+            return _drawn(state, entry)
         case entries.Reveal() | entries.Void():
             return replace(state, end=entry, end_index=index)
-        case entries.Call():
-            raise NotImplementedError("live sessions are not served by this version")
+
+
+def _drawn(state: SessionState, entry: entries.Draw) -> SessionState:
+    name = entry.recipe
+    if entry.seed is not None:
+        state = replace(state, pending=state.pending[1:], link=entry.seed)
+    if isinstance(state.seal.recipes[name], Deal):
+        cards = (*state.dealt.get(name, ()), *chain.from_iterable(cast(tuple[list[int], ...], entry.outcomes)))
+        state = replace(state, dealt={**state.dealt, name: cards})
+    return replace(state, drawn={**state.drawn, name: entry.n + len(entry.outcomes) - 1})
 
 
 def grown(state: SessionState, entry_bytes: int) -> SessionState:
@@ -104,15 +148,18 @@ def grown(state: SessionState, entry_bytes: int) -> SessionState:
     return replace(state, size=state.size + entry_bytes + entry_bytes // 4 + EVENT_BYTES)
 
 
-def anchored(state: SessionState, logged: LoggedRound) -> SessionState:
-    """The state once the session's round is in the log."""
-    return replace(state, round=logged)
+def anchored(state: SessionState, number: int, logged: LoggedRound) -> SessionState:
+    """The state once a round that the session waits for, by its number, is in the log."""
+    if state.seal.round is not None:
+        return replace(state, round=logged)
+    pending = (replace(item, round=logged) if item.call.round == number else item for item in state.pending)
+    return replace(state, pending=tuple(pending))
 
 
-def as_json(state: SessionState, round_time: int | None) -> dict[str, Any]:
+def as_json(state: SessionState, round_time: Callable[[int], int] | None) -> dict[str, Any]:
     """What `GET /v1/sessions/{id}` shows; `contributed` lists 200 ids at the most, the transcript all.
 
-    round_time: when the round falls due, in ms, where the chain is followed.
+    round_time: from a round's number to when it falls due, in ms; None where the chain is not followed.
     """
     seal = state.seal
     return {
@@ -130,22 +177,42 @@ def as_json(state: SessionState, round_time: int | None) -> dict[str, Any]:
         "commitment": seal.commitment.hex(),
         "chain": seal.chain.hex(),
         "round": seal.round,
-        "round_time": round_time,
+        "round_time": None if round_time is None or seal.round is None else round_time(seal.round),
+        "links": seal.links,
+        "lead": seal.lead,
         "close_at": seal.close_at,
         "reveal_by": seal.reveal_by,
         "participants": [_participant(participant) for participant in seal.participants],
         "open": seal.open,
         "min_contributions": seal.min_contributions,
+        "plan": None if seal.plan is None else dict(seal.plan),
         "recipes": {name: encode_recipe(recipe) for name, recipe in seal.recipes.items()},
         "attachments": [{"name": item.name, "sha256": item.sha256.hex()} for item in seal.attachments],
         "contributions": len(state.contributions),
         "contributed": list(islice(state.contributions, entries.MAX_PARTICIPANTS)),
         "close_index": state.close_index,
         "round_index": None if state.round is None else state.round.index,
+        "calls": state.calls,
+        "pending": [_pending(item, round_time) for item in state.pending],
+        "called": {name: state.called.get(name, 0) for name in seal.recipes} if state.live else None,
         "drawn": {name: state.drawn.get(name, 0) for name in seal.recipes},
         "end_index": state.end_index,
         "reason": state.end.reason if isinstance(state.end, entries.Void) else None,
         "seed": state.end.seed.hex() if state.end is not None and state.end.seed is not None else None,
+    }
+
+
+def _pending(pending: Pending, round_time: Callable[[int], int] | None) -> dict[str, Any]:
+    call = pending.call
+    return {
+        "index": pending.index,
+        "draw": call.draw,
+        "recipe": call.recipe,
+        "n": call.n,
+        "purpose": call.purpose,
+        "round": call.round,
+        "round_time": None if round_time is None else round_time(call.round),
+        "round_index": None if pending.round is None else pending.round.index,
     }
 
 

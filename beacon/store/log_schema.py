@@ -80,6 +80,9 @@ DERIVED: Final = {
         """CREATE TABLE round_entries (chain BLOB NOT NULL, round INTEGER NOT NULL, i INTEGER NOT NULL,
         PRIMARY KEY (chain, round)) STRICT, WITHOUT ROWID""",
     ),
+    "openings": (
+        """CREATE TABLE openings (value BLOB PRIMARY KEY CHECK (length(value) = 32)) STRICT, WITHOUT ROWID""",
+    ),
     "chain_entries": ("CREATE TABLE chain_entries (chain BLOB PRIMARY KEY, i INTEGER NOT NULL) STRICT, WITHOUT ROWID",),
 }
 

@@ -10,6 +10,7 @@ from beacon.errors import ApiError
 from beacon.sessions.requests import (
     ContributionRequest,
     DrawRequest,
+    LinkRequest,
     RevealRequest,
     SealRequest,
     VoidRequest,
@@ -55,15 +56,21 @@ async def contribute(request: web.Request) -> web.Response:
 
 @routes.post("/v1/sessions/{session}/draws")
 async def draw(request: web.Request) -> web.Response:
-    """Make the next draws of a recipe: `outcomes`, the number `n` of the first, and `receipts`."""
+    """Make the next draws of a match (`outcomes`, `n` of the first), or call a live session (`call`)."""
     host = await authenticate(request)
     session = session_id(request)
     body = await read_model(request, DrawRequest)
-    written = await request.app[SERVICES].sessions.draw(
-        host, session, recipe=body.recipe, count=body.count, purpose=body.purpose
-    )
-    answer = {"receipts": written.receipts, "outcomes": written.outcomes, "n": written.first_n}
-    return json_response(_state(written) | answer, status=web.HTTPCreated.status_code)
+    return _drawn(await request.app[SERVICES].sessions.draw(host, session, body))
+
+
+@routes.post("/v1/sessions/{session}/links")
+async def hand_in(request: web.Request) -> web.Response:
+    """Live, of a host that holds the seed: the link of a call whose round is in, which makes its draw."""
+    host = await authenticate(request)
+    session = session_id(request)
+    body = await read_model(request, LinkRequest)
+    sessions = request.app[SERVICES].sessions
+    return _drawn(await sessions.hand_in(host, session, k=body.draw, link=body.link, outcome=body.outcome))
 
 
 @routes.post("/v1/sessions/{session}/reveal")
@@ -71,8 +78,8 @@ async def reveal(request: web.Request) -> web.Response:
     """End a session: its seed is published."""
     host = await authenticate(request)
     session = session_id(request)
-    await read_model(request, RevealRequest, empty_allowed=True)
-    return _written(await request.app[SERVICES].sessions.reveal(host, session))
+    body = await read_model(request, RevealRequest, empty_allowed=True)
+    return _written(await request.app[SERVICES].sessions.reveal(host, session, body.seed))
 
 
 @routes.post("/v1/sessions/{session}/void")
@@ -112,6 +119,17 @@ def _written(written: Written, *, headers: dict[str, str] | None = None) -> web.
     """201 with the state after the write and the receipt of its one entry."""
     answer = _state(written) | {"receipt": written.receipts[0]}
     return json_response(answer, status=web.HTTPCreated.status_code, headers=headers)
+
+
+def _drawn(written: Written) -> web.Response:
+    """201 with what was drawn or called, and the receipts."""
+    answer: dict[str, Any] = {"receipts": written.receipts}
+    if written.call is not None:
+        call = written.call
+        answer["call"] = {"draw": call.draw, "recipe": call.recipe, "n": call.n, "round": call.round}
+    else:
+        answer |= {"outcomes": written.outcomes, "n": written.first_n}
+    return json_response(_state(written) | answer, status=web.HTTPCreated.status_code)
 
 
 def _state(written: Written) -> dict[str, Any]:

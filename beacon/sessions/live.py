@@ -1,0 +1,65 @@
+"""The commands of live sessions: the call, and the link of a host that holds its own seed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, Final
+
+from beacon.errors import ApiError
+from beacon.sessions import calls, draws, wire
+from beacon.sessions.context import Context
+from beacon.sessions.requests import DrawRequest, Written
+from beacon.sessions.settling import outcomes
+from beacon.sessions.state import SessionState
+from verifier import entries
+
+
+class Live:
+    """What hosts ask of live sessions."""
+
+    def __init__(self, context: Context) -> None:
+        self._context: Final = context
+
+    async def call(self, state: SessionState, request: DrawRequest) -> Written:
+        """Log the call of the next draw: it names a round that does not exist yet."""
+        if request.count != 1 or request.outcomes is not None:
+            raise ApiError("draw-count", "a live session is called for one draw at a time, and the service draws it")
+        context, chain, session = self._context, self._context.chain_of(state), state.session
+        contributions = calls.sorted_contributions(
+            [entries.CallContribution(item.participant, item.entropy, item.signature) for item in request.contributions]
+        )
+        asked = calls.Asked(request.recipe, request.purpose, contributions, request.draw, request.n)
+        now = context.clock.now()
+        calls.call(state, asked, chain, context.known_time(chain, now), now)
+        if contributions:
+            await asyncio.to_thread(calls.check_contributors, state, asked)
+        if state.seal.custody == "beacon":
+            await context.custody.chain(state.seal.commitment, state.seal.links)
+
+        def build(time: int) -> list[bytes]:
+            newest = context.known_time(chain, time)
+            return [wire.encode(calls.call(context.staged(session), asked, chain, newest, time))]
+
+        appended = await context.log.append(build)
+        entry = wire.parse(appended[0].entry)
+        assert isinstance(entry, entries.Call)
+        return replace(await context.written(session, appended), call=entry)
+
+    async def hand_in(self, state: SessionState, k: int, link: bytes, outcome: Any) -> Written:
+        """The draw of call k by its link (32 bytes). outcome: what the host says it is; refused if it is not so."""
+        context, chain = self._context, self._context.chain_of(state)
+        if not state.live or state.seal.custody != "host":
+            raise ApiError("not-your-seed", "links are handed in for live sessions whose host holds the seed")
+        pending = calls.host_link(state, k, link, chain, context.clock.now())
+        made = (await outcomes(context, draws.called(state, pending), link))[0]
+        if outcome is not None and outcome != made:
+            raise ApiError("outcome-wrong", f"link {k} gives another outcome", extra={"outcome": made})
+
+        def build(time: int) -> list[bytes]:
+            context.no_doubt(chain)
+            staged = context.staged(state.session)
+            return [wire.encode(calls.draw(staged, calls.host_link(staged, k, link, chain, time), link, made, time))]
+
+        appended = await context.log.append(build)
+        return replace(await context.written(state.session, appended), outcomes=[made], first_n=pending.call.n)

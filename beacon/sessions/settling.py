@@ -1,0 +1,125 @@
+"""What is drawn by the service itself once rounds are in: the calls of live sessions, and the plans of matches.
+
+Everything here is decided again on the log's writer thread: a draw that has been made meanwhile, or a session that has
+ended, leaves nothing to append. Where thousands of sessions wait for one round, their draws go into the log together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from beacon.errors import ApiError
+from beacon.log.sequencer import Appended
+from beacon.sessions import calls, commands, draws, wire
+from beacon.sessions.context import Context
+from beacon.sessions.drawing import LIGHT
+from beacon.sessions.state import Pending, SessionState
+from verifier import entries
+
+_log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
+CHUNK: Final = 250
+"""Draws that are made and appended at a step: the steps that wait share one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """One call's draw, made and not yet logged."""
+
+    session: bytes
+    pending: Pending
+    link: bytes
+    outcome: Any
+
+
+async def draw_calls(context: Context, states: Iterable[SessionState]) -> set[bytes]:
+    """Draw the calls of these sessions whose rounds are in the log. The names of those where it did not go well.
+
+    One session's trouble is logged and leaves the others alone. Raises ApiError(clock-unsure) and the store's errors.
+    """
+    failed: set[bytes] = set()
+    made: list[Made] = []
+    for number, state in enumerate(states):
+        try:
+            made.extend(await _make(context, state))
+        except ApiError as error:
+            _log.error("a call cannot be drawn", session=state.session.hex(), reason=error.detail)
+            failed.add(state.session)
+        if number % CHUNK == CHUNK - 1:
+            await asyncio.sleep(0)
+    chunks = [made[start : start + CHUNK] for start in range(0, len(made), CHUNK)]
+    appended = await asyncio.gather(*(_append(context, chunk) for chunk in chunks))
+    drawn = sum(len(entries_of) for entries_of in appended)
+    if drawn:
+        _log.info("calls drawn", count=drawn)
+    return failed
+
+
+async def _make(context: Context, state: SessionState) -> list[Made]:
+    chain = await context.custody.chain(state.seal.commitment, state.seal.links)
+    return [
+        Made(state.session, pending, link, (await outcomes(context, drawing, link))[0])
+        for pending, drawing in calls.drawings(state)
+        for link in (chain.link(pending.call.draw),)
+    ]
+
+
+async def outcomes(context: Context, drawing: draws.Drawing, seed: bytes) -> list[Any]:
+    """The outcomes of a drawing: heavy ones are made in another process."""
+    return await context.drawers.make(drawing, seed) if drawing.work > LIGHT else drawing.outcomes(seed)
+
+
+async def _append(context: Context, made: Sequence[Made]) -> list[Appended]:
+    def build(time: int) -> list[bytes]:
+        following: dict[bytes, int] = {}
+        built = []
+        for item in made:
+            state = context.book.staged(item.session)
+            if state is None or state.end is not None:
+                continue
+            place = following.get(item.session, 0)
+            if place >= len(state.pending) or state.pending[place].index != item.pending.index:
+                continue
+            context.no_doubt(context.chain_of(state))
+            built.append(wire.encode(calls.draw(state, item.pending, item.link, item.outcome, time)))
+            following[item.session] = place + 1
+        return built
+
+    return await context.log.append(build)
+
+
+async def append_planned(context: Context, state: SessionState, drawing: draws.Drawing, seed: bytes) -> None:
+    """Make the next draws of a plan, and append them if they still are the next."""
+    made = await outcomes(context, drawing, seed)
+    chain = context.chain_of(state)
+
+    def build(time: int) -> list[bytes]:
+        context.no_doubt(chain)
+        if draws.planned(context.staged(state.session)) != drawing:
+            return []
+        draw = entries.Draw(time, state.session, drawing.name, drawing.first, "", tuple(made))
+        return [wire.encode(draw)]
+
+    await context.log.append(build)
+
+
+async def finish_plan(context: Context, state: SessionState, seed: bytes) -> None:
+    """Draw what is left of an anchored match's plan, and reveal its seed (32 bytes; custody `beacon`)."""
+    current: SessionState | None = state
+    while current is not None and (drawing := draws.planned(current)) is not None:
+        await append_planned(context, current, drawing, seed)
+        current = context.book.get(state.session)
+    chain = context.chain_of(state)
+
+    def build(time: int) -> list[bytes]:
+        staged = context.book.staged(state.session)
+        if staged is None or staged.end is not None or draws.planned(staged) is not None:
+            return []
+        context.no_doubt(chain)
+        return [wire.encode(commands.reveal(staged, chain, "service", seed, time))]
+
+    await context.log.append(build)
