@@ -51,7 +51,7 @@ def create_app(
     policy, verifier, monotonic: how chains are followed, where rounds are verified, and the clock that the clock is
     compared with (ms), for tests.
     Raises ConfigurationError at once for chains, key files or databases that are not in order. The start raises
-    AlreadyOpen, SchemaRefused, LogDamaged.
+    AlreadyOpen, SchemaRefused, LogDamaged, LogBehind.
     """
     signer = log_signer(settings)
     master_key = read_key(settings.master_key)
@@ -67,7 +67,7 @@ def create_app(
             private_reader = Reader(settings.private_db)
             stack.callback(private_reader.close)
             book = Book()
-            log = await asyncio.to_thread(Log.open, settings.log_db, signer, clock, [book])
+            log = await asyncio.to_thread(Log.open, settings.log_db, signer, clock, [book], mark=settings.log_mark)
             stack.push_async_callback(asyncio.to_thread, log.close)
 
             rounds = Rounds(

@@ -19,7 +19,7 @@ from beacon import logs
 from beacon.cli_common import EPILOG, directory_option, errors, json_option, print_json
 from beacon.clock import SystemClock
 from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, require_databases
-from beacon.log import fsck
+from beacon.log import fsck, highwater
 from beacon.relay_urls import check_relay_url
 from beacon.sessions.book import Book
 from beacon.settings import check_origin, load_settings
@@ -155,6 +155,7 @@ def init(
     log.key       signs the log; whoever has it can sign another history. Back it up offline.
     master.key    encrypts the seeds of running sessions. Keep it apart from the databases' backups.
     log.db        the public log; private.db: hosts, hashed tokens, encrypted seeds
+    log.mark      how far the log was acknowledged: an older copy of log.db is refused
     """
     with errors():
         chains = [own_chain(chain_file, relays)] if chain_file else []
@@ -273,7 +274,8 @@ def log() -> None:
 def check(directory: Path, file: Path | None, log_key: VerifierKey | None, no_rounds: bool, as_json: bool) -> None:
     """Check a whole log: every entry, hash, checkpoint, signature, drand round and derived row.
 
-    It changes nothing, and may run beside the service.
+    In a data directory also whether it holds what log.mark says was acknowledged. It changes nothing, and may run
+    beside the service.
     """
     with errors():
         path, key = _log_to_check(directory, file, log_key)
@@ -285,6 +287,8 @@ def check(directory: Path, file: Path | None, log_key: VerifierKey | None, no_ro
             rounds=not no_rounds,
             round_progress=_progress_of("signatures of rounds"),
         )
+        if file is None and (reason := highwater.complaint(path, load_settings(directory).log_mark, key)) is not None:
+            report.add("mark", None, reason)
     if as_json:
         print_json(asdict(report) | {"ok": report.ok})
     else:
@@ -338,6 +342,25 @@ def rebuild(directory: Path, as_json: bool) -> None:
         print_json({"entries": size})
     else:
         click.echo(f"rebuilt from {size} entries")
+
+
+@log.command()
+@directory_option
+@json_option
+def mark(directory: Path, as_json: bool) -> None:
+    """Make a lost log.mark anew, from the log as it stands.
+
+    log.mark says how far the log was acknowledged, and the service does not start from a log that lacks that. Make it
+    only if log.db is surely the newest there was, with its log.db-wal: from an older one the service would sign a
+    second history, which receipts and witnesses expose. A mark that is there is never replaced.
+    """
+    with errors():
+        path, key = _log_to_check(directory, None, None)
+        size = highwater.make(path, load_settings(directory).log_mark, key)
+    if as_json:
+        print_json({"entries": size})
+    else:
+        click.echo(f"the mark is at size {size}")
 
 
 def _log_to_check(directory: Path, file: Path | None, log_key: VerifierKey | None) -> tuple[Path, VerifierKey]:

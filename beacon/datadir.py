@@ -206,7 +206,7 @@ def _fill(settings: Settings, clock: Clock) -> str:
     write_key(settings.log_key, os.urandom(KEY_BYTES))
     Writer(settings.private_db, PRIVATE_SCHEMA).close()
     signer = log_signer(settings)
-    Log.open(settings.log_db, signer, clock).close()
+    Log.open(settings.log_db, signer, clock, mark=settings.log_mark).close()
     settings.log_vkey.write_text(f"{signer.vkey}\n", encoding="utf-8")
     return str(signer.vkey)
 

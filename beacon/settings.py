@@ -212,6 +212,11 @@ class Settings(BaseSettings):
         return self.data_dir / "log.db"
 
     @property
+    def log_mark(self) -> Path:
+        """The newest checkpoint that may have been acknowledged, beside the log and not in it."""
+        return self.data_dir / "log.mark"
+
+    @property
     def private_db(self) -> Path:
         """The private database: hosts, hashed tokens, encrypted seeds."""
         return self.data_dir / "private.db"

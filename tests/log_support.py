@@ -69,7 +69,13 @@ def contributions(*names):
     return lambda time: [contribution(time, name) for name in names]
 
 
+def mark_of(path):
+    return path.with_suffix(".mark")
+
+
 def open_log(path, *, clock=None, projections=None, signer=SIGNER, **options):
+    """Open a log under its mark, unless `mark` says otherwise."""
+    options = {"mark": mark_of(path)} | options
     return Log.open(path, signer, clock or Clock(), [Index()] if projections is None else projections, **options)
 
 

@@ -73,6 +73,7 @@ def test_init_makes_everything_and_prints_the_key(tmp_path: Path) -> None:
         "log.vkey",
         "master.key",
         "log.db",
+        "log.mark",
         "private.db",
     }
     for name in ("log.key", "master.key", "private.db"):
@@ -82,7 +83,7 @@ def test_init_makes_everything_and_prints_the_key(tmp_path: Path) -> None:
     assert read_key(settings.log_key) != read_key(settings.master_key)
     assert str(log_signer(settings).vkey) == document["vkey"]
     assert settings.default_chain == "quicknet"
-    log = Log.open(settings.log_db, log_signer(settings), SystemClock())
+    log = Log.open(settings.log_db, log_signer(settings), SystemClock(), mark=settings.log_mark)
     try:
         checkpoint = log.latest()
     finally:
@@ -542,3 +543,48 @@ def test_every_group_teaches_without_arguments() -> None:
 @pytest.mark.parametrize("name", ["quicknet", "quicknet-t", "testnet-default"])
 def test_a_test_network_is_for_sandbox_hosts_whoever_relays_it(name: str, relays: tuple[str, ...]) -> None:
     assert pinned_chain(name, relays).sandbox_only is (name in TEST_NETWORKS)
+
+
+# log.mark
+
+
+def grown(directory: Path) -> bytes:
+    """A log of three entries; log.db as it was when it had one."""
+    settings = load_settings(directory)
+    older = settings.log_db.read_bytes()
+    log = Log.open(settings.log_db, log_signer(settings), SystemClock(), mark=settings.log_mark)
+    for number in range(2):
+        entry = '{"v":1,"type":"test","time":%d,"n":%d}'
+        log.writer.submit(
+            log._appending(lambda time, entry=entry, number=number: [(entry % (time, number)).encode()]), plain=True
+        ).result()
+    log.close()
+    return older
+
+
+def test_an_older_log_is_refused_with_what_to_do(directory: Path) -> None:
+    newest = grown(directory), (directory / "log.db").read_bytes()
+    (directory / "log.db").write_bytes(newest[0])
+    output = run("serve", "--dir", directory, code=1).output
+    assert "the log has size 1, and size 3 was acknowledged" in output
+    assert "Put the newest log.db back" in output
+    assert "Traceback" not in output
+    checked = json.loads(run("log", "check", "--dir", directory, "--json", code=1).stdout)
+    [finding] = checked["findings"]
+    assert (finding["where"], finding["message"][:36]) == ("mark", "the log has size 1, and size 3 was a")
+    assert "log.mark is there and says size 3" in run("log", "mark", "--dir", directory, code=1).output
+    key = directory / "log.vkey"
+    assert "every check passed" in run("log", "check", "--file", directory / "log.db", "--log-key", key).output
+
+
+def test_a_lost_mark_is_refused_and_made_anew(directory: Path) -> None:
+    grown(directory)
+    (directory / "log.mark").unlink()
+    for command in ("serve", "check"):
+        arguments = ["serve"] if command == "serve" else ["log", "check"]
+        assert "log.mark is missing" in run(*arguments, "--dir", directory, code=1).output
+    assert run("log", "mark", "--dir", directory).output == "the mark is at size 3\n"
+    (directory / "log.mark").unlink()
+    assert json.loads(run("log", "mark", "--dir", directory, "--json").stdout) == {"entries": 3}
+    settings = load_settings(directory)
+    Log.open(settings.log_db, log_signer(settings), SystemClock(), mark=settings.log_mark).close()

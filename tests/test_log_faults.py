@@ -8,10 +8,11 @@
 | the rollback fails | OutcomeUnknown | stops; opened again, it is whole |
 | the commit fails, whether or not it landed | OutcomeUnknown | stops; opened again, it is whole |
 | a file may grow no further (commit fails) | OutcomeUnknown | stops; opened again, it is whole |
-| a commit is reported and never happened | the next caller: WriterStopped | stops; opened again, it is whole |
+| the mark of the commit before cannot be written | WriteFailed | goes on once it can |
+| a commit is reported and never happened | the next caller: WriterStopped | stops; is not opened: acknowledged entries are lost |
 | somebody else writes to the file | WriterStopped | stops; what is there is checked when it is opened |
 | the process is killed at any step, or at any moment | nothing, or the truth | opened again, it is whole |
-| the end of the WAL is lost or damaged | - | opened again, it is whole, as of an earlier commit |
+| the end of the WAL is lost or damaged | - | is not opened (LogBehind; test_highwater.py) |
 | a second process opens it | AlreadyOpen | the first one goes on |
 | entries, hashes, checkpoints or key do not agree | LogDamaged | is not opened |
 """
@@ -25,6 +26,7 @@ import pytest
 
 from beacon.store.errors import (
     AlreadyOpen,
+    LogBehind,
     LogDamaged,
     OutcomeUnknown,
     WriteFailed,
@@ -51,8 +53,11 @@ STEPS = (
     "entries-written",
     "hashes-written",
     "checkpoint-written",
+    "settled",
     "before-commit",
     "committed",
+    "mark-begun",
+    "marked",
     "delivered",
 )
 
@@ -270,7 +275,8 @@ def test_a_commit_that_never_happened_is_noticed_by_the_next(path):
         append(log, "refused")
     log.close()
     assert len(verify_whole(path, done)) == 4
-    goes_on(path, done)
+    with pytest.raises(LogBehind, match="the log has size 4, and size 5 was acknowledged"):
+        open_log(path)
 
 
 def goes_on(path, done):

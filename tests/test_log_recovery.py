@@ -1,4 +1,7 @@
-"""Opening a log whose file is not as it was left: cut off, changed, forged, another's."""
+"""Opening a log whose file is not as it was left: cut off, changed, forged, another's.
+
+All of it without a high-water mark, which would refuse most of it before the file has its say: test_highwater.py.
+"""
 
 import random
 import shutil
@@ -8,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from beacon.store.errors import CannotOpen, LogDamaged, SchemaRefused
+from tests import log_support
 from tests.log_support import (
     SIGNER,
     append,
@@ -15,12 +19,15 @@ from tests.log_support import (
     first_leaf,
     forge,
     make_log,
-    open_log,
     signed,
     tamper,
     verify_whole,
 )
 from verifier.note import SigningKey
+
+
+def open_log(path, **options):
+    return log_support.open_log(path, mark=None, **options)
 
 
 @pytest.fixture

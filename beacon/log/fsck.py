@@ -45,7 +45,7 @@ _CHUNK: Final = 1_000
 class Finding:
     """Something that is not as it should be.
 
-    where: schema, database, entry, hash, checkpoint, derived, round or evidence.
+    where: schema, database, entry, hash, checkpoint, derived, round, evidence or mark.
     index: the entry's index, the hash row's, the checkpoint's size, or the number of a stored round (round) or of one
     that was signed twice (evidence); None where it is about the whole.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
@@ -12,6 +13,7 @@ from sqlite_utils import Database
 
 from beacon.clock import Clock
 from beacon.log import reads
+from beacon.log.highwater import HighWater
 from beacon.log.projection import Projection
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.recent import RecentHashes, prove, rows_needed
@@ -19,6 +21,7 @@ from beacon.log.recovery import recover
 from beacon.log.sequencer import Appended, Build, Rows, Sequencer, first_entry
 from beacon.log.tiles import tile_bytes
 from beacon.store.errors import DatabaseDamaged, LogDamaged
+from beacon.store.lock import FileLock
 from beacon.store.log_schema import LOG_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.schema import Connect, connect, reading, refusal
@@ -40,6 +43,7 @@ class Log:
         self.vkey: Final = vkey
         self._latest: SignedCheckpoint | None = None
         self._recent: Final = RecentHashes()
+        self._opened: ExitStack
         self.writer: Writer
         self.reader: Reader
         self._sequencer: Sequencer
@@ -52,23 +56,49 @@ class Log:
         clock: Clock,
         projections: Sequence[Projection] = (),
         *,
+        mark: Path | None = None,
         connector: Connect = connect,
         step: Callable[[str], None] | None = None,
         readers: int = 2,
     ) -> Self:
         """Check what is there and take over, or begin a new log with its first leaf. Blocks.
 
-        The origin is the signer's name. connector, step: for tests of faults, as in Writer.
-        Raises AlreadyOpen, SchemaRefused, CannotOpen, LogDamaged, WriteFailed, OutcomeUnknown, OSError.
+        The origin is the signer's name. mark: the file of the high-water mark; None keeps none, and then an older copy
+        is opened like any log. connector, step: for tests of faults, as in Writer.
+        Raises AlreadyOpen, SchemaRefused, CannotOpen, LogDamaged, LogBehind, WriteFailed, OutcomeUnknown, OSError.
         """
         log = cls(path, str(signer.vkey))
-        log._sequencer = Sequencer(signer, clock, projections, log._publish, step or _no_step)
+        with ExitStack() as stack:
+            stack.callback(FileLock(path).release)
+            told = step or _no_step
+            water = None if mark is None else HighWater(mark, signer.vkey, told)
+            if water is not None:
+                stack.callback(water.close)
+            log._sequencer = Sequencer(signer, clock, projections, log._publish, told, water)
+            log.writer = log._writer(signer.vkey, water, connector, told)
+            stack.callback(log.writer.close)
+            if log._latest is None:
+                log.writer.submit(log._appending(first_entry(signer.name)), plain=True).result()
+            elif water is not None:
+                water.begin(log._latest)
+            if water is not None:
+                water.settle()
+            log.reader = Reader(path, readers)
+            stack.callback(log.reader.close)
+            log._opened = stack.pop_all()
+        return log
+
+    def _writer(
+        self, vkey: VerifierKey, water: HighWater | None, connector: Connect, step: Callable[[str], None]
+    ) -> Writer:
+        begin = partial(self._begin, vkey, water)
         try:
-            log.writer = Writer(
-                path,
+            return Writer(
+                self.path,
                 LOG_SCHEMA,
-                hooks=log._sequencer,
-                begin=partial(log._begin, signer.vkey),
+                hooks=self._sequencer,
+                exclusive=False,
+                begin=begin,
                 connector=connector,
                 step=step,
             )
@@ -76,14 +106,6 @@ class Log:
             raise
         except DatabaseDamaged as error:
             raise LogDamaged(str(error)) from error
-        try:
-            if log._latest is None:
-                log.writer.submit(log._appending(first_entry(signer.name)), plain=True).result()
-            log.reader = Reader(path, readers)
-        except BaseException:
-            log.writer.close()
-            raise
-        return log
 
     async def append(self, build: Build) -> list[Appended]:
         """Append what `build(time_ms)` returns, durably, under one new signed checkpoint.
@@ -148,12 +170,13 @@ class Log:
 
     def close(self) -> None:
         """Write what waits and close. Blocks; again is no error."""
-        self.writer.close()
-        self.reader.close()
+        self._opened.close()
 
-    def _begin(self, vkey: VerifierKey, db: Database) -> None:
+    def _begin(self, vkey: VerifierKey, water: HighWater | None, db: Database) -> None:
         with reading(self.path):
             state = recover(db, vkey)
+            if water is not None:
+                water.check(db, state.edge.size)
         try:
             self._sequencer.restore(db, state)
         except sqlite3.Error as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from sqlite_utils import Database
 
@@ -47,11 +47,21 @@ class State(NamedTuple):
     checkpoint: SignedCheckpoint | None
 
 
+class DurableMark(Protocol):
+    """What remembers, outside the log, up to where it was durable (beacon.log.highwater)."""
+
+    def settle(self) -> None:
+        """Wait until what was begun is durable. Raises WriteFailed."""
+
+    def begin(self, checkpoint: SignedCheckpoint) -> None:
+        """Begin to remember a durable state."""
+
+
 class Sequencer:
     """The hooks of the log's writer, and the job that appends.
 
     publish: told of each new durable state and the rows of `hashes` that came with it, on the writer's thread.
-    step: told the name of each step of a write.
+    step: told the name of each step of a write. mark: what remembers the newest durable state, where anything does.
     """
 
     def __init__(
@@ -61,12 +71,14 @@ class Sequencer:
         projections: Sequence[Projection],
         publish: Callable[[SignedCheckpoint | None, Rows], None],
         step: Callable[[str], None],
+        mark: DurableMark | None = None,
     ) -> None:
         self._signer: Final = signer
         self._clock: Final = clock
         self._projections: Final = tuple(projections)
         self._publish: Final = publish
         self._step: Final = step
+        self._mark: Final = mark
         self._durable = State(Edge(), None)
         self._edge = Edge()
         self._time = 0
@@ -126,16 +138,23 @@ class Sequencer:
         if written.rowcount != 1:
             raise LogDamaged("somebody else has published a checkpoint")
         self._step("checkpoint-written")
+        if self._mark is not None:
+            self._mark.settle()
+            self._step("settled")
 
     def after_commit(self) -> None:
         """Take over what is durable now."""
         if not self._entries:
             return
-        self._durable = State(self._edge, self._next)
-        self._publish(self._next, self._hashes)
+        checkpoint = self._next
+        assert checkpoint is not None
+        self._durable = State(self._edge, checkpoint)
+        self._publish(checkpoint, self._hashes)
         self._reset()
         for projection in self._projections:
             projection.committed()
+        if self._mark is not None:
+            self._mark.begin(checkpoint)
 
     def after_rollback(self) -> None:
         """Forget what was staged."""

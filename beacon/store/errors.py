@@ -43,6 +43,12 @@ class LogDamaged(DatabaseDamaged):
     code = "log-damaged"
 
 
+class LogBehind(StoreError):
+    """The log lacks what was acknowledged, or nothing can tell whether it does: an older copy. It is not opened."""
+
+    code = "log-behind"
+
+
 class EntryRefused(StoreError):
     """An entry that the log cannot hold: not canonical, too long, or with another time than it was given."""
 

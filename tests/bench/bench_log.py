@@ -105,7 +105,7 @@ async def main() -> None:
         directory = Path(name)
         base = await bare(directory, writers, seconds)
         signer = SigningKey(bytes(32), "bench.example/log")
-        log = Log.open(directory / "log.db", signer, SystemClock())
+        log = Log.open(directory / "log.db", signer, SystemClock(), mark=directory / "log.mark")
 
         def append(name: int, number: int) -> Awaitable[object]:
             return log.append(lambda time_ms: [entry(time_ms, name, number)])
@@ -125,7 +125,7 @@ async def main() -> None:
         log.close()
 
         begin = time.perf_counter()
-        log = Log.open(directory / "log.db", signer, SystemClock())
+        log = Log.open(directory / "log.db", signer, SystemClock(), mark=directory / "log.mark")
         print(f"{'log: opened again':<40} {1000 * (time.perf_counter() - begin):9.1f} ms   {size:,} entries")
         log.close()
         begin = time.perf_counter()
