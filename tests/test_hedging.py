@@ -139,6 +139,11 @@ async def test_when_all_fail_each_reason_is_told():
     assert (caught.value.waiting, caught.value.held) == (True, False)
 
 
+def test_what_is_said_of_a_round_that_is_not_there_shows_no_path_of_a_relay():
+    error = NotFetched(ROUND, {"https://a.example/access-key": Reason.UNREACHABLE})
+    assert str(error) == f"round {ROUND}: https://a.example unreachable"
+
+
 async def test_without_relays_there_is_no_round():
     with pytest.raises(NotFetched):
         await fetcher().fetch(ROUND)

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from beacon.clock import Clock
+from beacon.relay_urls import public_name
 from beacon.rounds.health import hedge_after, ranked
 from beacon.rounds.refusals import WAITING, Reason, Refusal
 from beacon.rounds.relays import Relay, timer
@@ -87,7 +88,9 @@ class NotFetched(Exception):  # noqa: N818 - named by what happened
     """No relay had the round. reasons: per relay URL."""
 
     def __init__(self, round_number: int, reasons: dict[str, Reason]) -> None:
-        super().__init__(f"round {round_number}: " + ", ".join(f"{url} {why}" for url, why in reasons.items()))
+        super().__init__(
+            f"round {round_number}: " + ", ".join(f"{public_name(url)} {why}" for url, why in reasons.items())
+        )
         self.round = round_number
         self.reasons = reasons
 
