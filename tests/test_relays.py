@@ -185,6 +185,13 @@ async def test_requests_carry_no_cookies_and_ask_for_no_encoding(relay_at):
         assert "Cookie" not in headers
 
 
+async def test_proxies_of_the_environment_are_not_used(relay_at, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "")
+    async with LyingRelay() as server:
+        assert (await relay_at(server).fetch(QUICKNET, 1000)).round == 1000
+
+
 async def test_a_chained_round_comes_with_its_previous_signature(relay_at):
     async with LyingRelay() as server:
         assert await relay_at(server).fetch(DEFAULT, 367) == recorded(DEFAULT, 367)

@@ -15,7 +15,7 @@ from beacon.clock import ShiftedClock, SystemClock
 from beacon.rounds import Followed, Policy, Rounds
 from beacon.rounds.refusals import Reason, Refusal
 from beacon.rounds.schedule import PhaseTrigger, Schedule
-from beacon.rounds.verify import VerifyPool
+from beacon.rounds.verify import VerifyPool, check, check_many
 from tests.lying_relay import LyingRelay
 from tests.round_support import (
     DEFAULT,
@@ -28,6 +28,7 @@ from tests.round_support import (
     recorded,
     until,
 )
+from verifier.bls import fast, reference
 from verifier.drand import ChainInfo, VerifiedRound, verify_round
 
 ONCE = Policy(attempts=1, timeout=400)
@@ -54,6 +55,23 @@ async def test_the_worker_process_verifies_and_refuses():
         assert await pool.verify(QUICKNET, stated) == verify_round(QUICKNET, stated)
     finally:
         await pool.stop()
+
+
+def test_a_fetched_round_is_checked_on_the_reference_and_many_on_the_native_backend(monkeypatch):
+    used = []
+    for backend in (reference, fast):
+
+        def agree(*arguments, backend=backend, original=backend.pairings_agree):
+            used.append(backend.NAME)
+            return original(*arguments)
+
+        monkeypatch.setattr(backend, "pairings_agree", agree)
+    stated = [recorded(QUICKNET, number) for number in (72_790, 72_791)]
+    assert isinstance(check(QUICKNET, stated[0]), VerifiedRound)
+    assert used == ["py-ecc"]
+    used.clear()
+    assert all(isinstance(checked, VerifiedRound) for checked in check_many(QUICKNET, stated))
+    assert used == ["arkworks"]
 
 
 async def test_a_worker_that_dies_each_time_is_an_error_and_not_a_round(monkeypatch):
