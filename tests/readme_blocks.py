@@ -1,6 +1,6 @@
 """The parts of README.md that are made from the code: `python tests/readme_blocks.py` rewrites them in place.
 
-A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes, or help: and a command.
+A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes, metrics, or help: and a command.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import verifier.cli
 from beacon.errors import PROBLEMS
 from beacon.settings import Settings, setting_names
 from beacon.web.application import build_web
+from beacon.web.chain_metrics import ChainCollector
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"(<!-- begin (?P<name>[^>]+?) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
@@ -40,6 +41,15 @@ def routes() -> str:
         if route.method != "HEAD" and route.resource:
             path = route.resource.canonical
             rows.append(f"| {route.method} | `{path}` | {(route.handler.__doc__ or '').strip().splitlines()[0]} |")
+    return "\n".join(rows) + "\n"
+
+
+def metrics() -> str:
+    rows = ["| name | labels | meaning |", "|---|---|---|"]
+    for family in ChainCollector(lambda: ()).collect():
+        name = f"{family.name}_total" if family.type == "counter" else family.name
+        labels = ", ".join(f"`{label}`" for label in family._labelnames)
+        rows.append(f"| `{name}` | {labels} | {family.documentation} |")
     return "\n".join(rows) + "\n"
 
 
@@ -81,7 +91,7 @@ def block(name: str) -> str:
     """What belongs into the block of a name. KeyError for a name that means nothing."""
     if name.startswith("help: "):
         return help_of(name.removeprefix("help: "))
-    return {"errors": errors, "routes": routes, "settings": settings}[name]()
+    return {"errors": errors, "routes": routes, "metrics": metrics, "settings": settings}[name]()
 
 
 def render(text: str) -> str:

@@ -1,16 +1,21 @@
-"""GET /v1/chains and its rounds over real followers: health, caching for ever, waiting for the next round."""
+"""GET /v1/chains, its rounds and its metrics over real followers: health, caching for ever, waiting for a round."""
 
 import asyncio
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from beacon.errors import PROBLEMS
 from beacon.rounds import Followed, Policy, Rounds
 from beacon.rounds import follower as following
+from beacon.rounds.health import RelayHealth
+from beacon.rounds.rounds import TROUBLES
 from beacon.settings import Settings
 from beacon.web.application import build_web
+from beacon.web.chain_metrics import ChainCollector
 from beacon.web.services import SERVICES, Chain, Services
 from tests.lying_relay import LyingRelay
 from tests.round_support import QUICKNET, InlineVerifier, MemoryRoundStore, at, until, verified
@@ -263,3 +268,80 @@ async def test_each_relay_says_how_it_does_and_no_path_of_it_is_shown(world, clo
     assert (down["failures_in_a_row"], down["last_failure_reason"], down["last_success"]) == (1, "unreachable", None)
     assert list(relays) == ["http://127.0.0.1:9", world.server.url]
     assert liar["expected_ms"] > down["expected_ms"]
+
+
+# metrics
+
+
+ORDER = ("chain", "code", "relay", "reason")
+
+
+async def metrics_of(world):
+    """Every sample, by its name and the values of its labels, as Prometheus reads them."""
+    async with world.client.get("/metrics") as response:
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("text/plain; version=")
+        assert response.headers["Cache-Control"] == "no-store"
+        text = await response.text()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    found = {
+        (sample.name, *(sample.labels[label] for label in ORDER if label in sample.labels)): sample.value
+        for sample in samples
+    }
+    assert len(found) == len(samples)
+    return found, text
+
+
+async def test_metrics_tell_how_each_chain_stands(world, clock):
+    found, _ = await metrics_of(world)
+    assert ("beacon_chain_newest_round", "quicknet") not in found
+    assert found["beacon_chain_trouble", "quicknet", "no-verified-round"] == 1
+    await world.rounds.tick()
+    found, _ = await metrics_of(world)
+    assert found["beacon_chain_newest_round", "quicknet"] == 72_800
+    assert found["beacon_chain_newest_round_time_seconds", "quicknet"] == QUICKNET.time(72_800) / 1_000
+    assert found["beacon_chain_stale", "quicknet"] == 0
+    assert {found["beacon_chain_trouble", "quicknet", code] for code in TROUBLES} == {0}
+    world.server.lie = 404
+    for number in (72_803, 72_900):
+        world.rounds.want(HASH, number)
+    clock.time = QUICKNET.time(72_800) + 19_001
+    found, _ = await metrics_of(world)
+    assert found["beacon_chain_expected_round", "quicknet"] == 72_806
+    assert found["beacon_chain_stale", "quicknet"] == 1
+    assert [code for code in TROUBLES if found["beacon_chain_trouble", "quicknet", code]] == ["clock-unsure"]
+    assert found["beacon_chain_rounds_waited_for", "quicknet"] == 2
+    assert found["beacon_chain_rounds_overdue", "quicknet"] == 1
+    assert found["beacon_chain_rounds_signed_twice", "quicknet"] == 0
+
+
+async def test_metrics_tell_how_each_relay_does_and_show_no_path_of_it(world, clock):
+    await world.rounds.tick()
+    begun = clock.now() / 1_000
+    world.server.lie = "negated"
+    clock.advance(12_000)
+    await world.rounds.tick()
+    found, text = await metrics_of(world)
+    liar, down = ("quicknet", world.server.url), ("quicknet", "http://127.0.0.1:9")
+    assert found["beacon_relay_answers_total", *liar] == 1
+    assert found["beacon_relay_refusals_total", *liar, "signature-invalid"] == 1
+    assert found["beacon_relay_refusals_total", *liar, "unreachable"] == 0
+    assert found["beacon_relay_refusals_total", *down, "unreachable"] == 1
+    assert found["beacon_relay_failures_in_a_row", *liar] == found["beacon_relay_failures_in_a_row", *down] == 1
+    assert found["beacon_relay_last_round", *liar] == 72_800
+    assert found["beacon_relay_last_success_time_seconds", *liar] == begun
+    assert found["beacon_relay_last_failure_time_seconds", *liar] == clock.now() / 1_000
+    assert found["beacon_relay_latency_seconds", *liar] < found["beacon_relay_cost_seconds", *liar]
+    assert ("beacon_relay_latency_seconds", *down) not in found
+    assert found["beacon_relay_beaten_total", *down] == 0
+    assert "secret-key" not in text
+
+
+def test_relays_of_one_host_have_metrics_of_their_own():
+    healths = [RelayHealth(f"https://relay.example/{key}", answered=count) for key, count in (("b", 2), ("a", 1))]
+    status = SimpleNamespace(
+        newest=None, trouble=None, wanted=(), overdue=0, expected=0, stale=False, evidence=(), relays=healths
+    )
+    families = {family.name: family for family in ChainCollector(lambda: [("c", status)]).collect()}
+    answers = {sample.labels["relay"]: sample.value for sample in families["beacon_relay_answers"].samples}
+    assert answers == {"https://relay.example": 1, "https://relay.example (2)": 2}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from beacon.errors import PROBLEMS
+from beacon.rounds.rounds import TROUBLES
 from beacon.sessions import rules
 from beacon.sessions.requests import SealRequest
 from beacon.store.errors import StoreError
@@ -23,7 +24,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PRESENT = {match["name"]: match["body"] for match in readme_blocks.BLOCK.finditer(README)}
 
 
-@pytest.mark.parametrize("name", ["errors", "routes", "settings"])
+@pytest.mark.parametrize("name", ["errors", "routes", "metrics", "settings"])
 def test_the_readme_has_each_table(name: str) -> None:
     assert PRESENT.get(name) == readme_blocks.block(name), f"run `python -m tests.readme_blocks` with a `{name}` block"
 
@@ -64,7 +65,7 @@ def test_every_code_of_the_table_is_raised_and_every_code_that_is_raised_is_in_i
 
 
 def test_every_trouble_of_a_chain_has_its_words() -> None:
-    assert _troubles() == set(rules._TROUBLE)
+    assert _troubles() == set(rules._TROUBLE) == {"chain-unknown", *TROUBLES}
 
 
 def _troubles() -> set[str]:

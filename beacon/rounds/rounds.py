@@ -25,6 +25,8 @@ from verifier.drand import ChainInfo, VerifiedRound
 
 _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
+TROUBLES: Final = ("chain-broken", "rounds-damaged", "no-verified-round", "clock-unsure")
+"""What `trouble` says of a chain that is followed."""
 _AHEAD_MS: Final = 1_000
 
 

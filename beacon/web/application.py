@@ -5,15 +5,16 @@ from __future__ import annotations
 from aiohttp import web
 
 from beacon.settings import Settings
-from beacon.web import chain_routes, health_routes, log_routes, session_routes
+from beacon.web import chain_routes, health_routes, log_routes, metrics_routes, session_routes
 from beacon.web.middleware import add_headers, observe
 
 
 def build_web(settings: Settings) -> web.Application:
     """Routes, problems and headers. Whoever starts it sets `app[SERVICES]` before the first request."""
     app = web.Application(middlewares=[observe], client_max_size=settings.limits.body_bytes)
+    app[metrics_routes.METRICS] = metrics_routes.registry_of(app)
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(chain_routes.release)
-    for module in (session_routes, chain_routes, log_routes, health_routes):
+    for module in (session_routes, chain_routes, log_routes, health_routes, metrics_routes):
         app.add_routes(module.routes)
     return app
