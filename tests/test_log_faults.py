@@ -33,6 +33,7 @@ from beacon.store.errors import (
     WriterStopped,
 )
 from tests import log_child
+from tests.fault_support import STEPS, Connector, given_up, io_error, landed, lost
 from tests.log_support import (
     Index,
     append,
@@ -46,89 +47,10 @@ from tests.log_support import (
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.log_child"])
 
-STEPS = (
-    "begun",
-    "jobs-done",
-    "staged",
-    "entries-written",
-    "hashes-written",
-    "checkpoint-written",
-    "settled",
-    "before-commit",
-    "committed",
-    "mark-begun",
-    "marked",
-    "delivered",
-)
-
 
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "log.db"
-
-
-class Faulty(sqlite3.Connection):
-    """A connection that fails as it is told: `fault(run, sql)` runs in place of each statement."""
-
-    fault = None
-
-    def execute(self, sql, *parameters):
-        run = super().execute
-        if self.fault is None:
-            return run(sql, *parameters)
-        return self.fault(lambda statement=sql: run(statement, *(parameters if statement == sql else ())), sql)
-
-
-class Connector:
-    """Makes the writer's connection and keeps it, so that a test can arm it."""
-
-    def __call__(self, name):
-        self.connection = sqlite3.connect(name, factory=Faulty, timeout=0.2)
-        return self.connection
-
-    def arm(self, fault):
-        self.connection.fault = fault
-
-
-def io_error(code=sqlite3.SQLITE_IOERR):
-    error = sqlite3.OperationalError("disk I/O error")
-    error.sqlite_errorcode = code
-    return error
-
-
-def lost(start):
-    """A statement that fails before it does anything."""
-
-    def fault(run, sql):
-        if sql.startswith(start):
-            raise io_error()
-        return run()
-
-    return fault
-
-
-def landed(start):
-    """A statement that does what it should, and is reported as failed."""
-
-    def fault(run, sql):
-        result = run()
-        if sql.startswith(start):
-            raise io_error()
-        return result
-
-    return fault
-
-
-def given_up(start, code):
-    """A statement on which SQLite gives the whole transaction up by itself."""
-
-    def fault(run, sql):
-        if sql.startswith(start):
-            run("ROLLBACK")
-            raise io_error(code)
-        return run()
-
-    return fault
 
 
 def opened(path, connector=None):

@@ -169,8 +169,7 @@ async def test_seals_that_are_refused(running, code, rule, fields):
     size, kept = running.log.latest().size, dict(running.seeds.kept)
     await refused(code, running.seal(**fields(running.clock.now())), rule)
     assert running.log.latest().size == size
-    if code != "entry-too-long":
-        assert running.seeds.kept == kept
+    assert running.seeds.kept == kept
 
 
 async def test_a_request_says_where_the_earliest_round_is(running):

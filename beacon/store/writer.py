@@ -162,8 +162,8 @@ class Writer:
     async def run(self, job: Job[T]) -> T:
         """Run a job in the next transaction, inside a savepoint, and return its result when that is durable.
 
-        The job runs on the writer's thread; what it raises undoes its own writes and comes back here. It must not
-        begin, commit or roll back. Raises WriteFailed, OutcomeUnknown, WriterStopped.
+        The job runs on the writer's thread; what it raises undoes its own writes and comes back here, a full or failing
+        disk as WriteFailed. It must not begin, commit or roll back. Raises WriteFailed, OutcomeUnknown, WriterStopped.
         """
         return await self._wait(job, plain=False)
 
@@ -310,7 +310,7 @@ class Writer:
             if not item.plain:
                 conn.execute("ROLLBACK TO job")
                 conn.execute("RELEASE job")
-            item.error = error
+            item.error = _of_the_disk(error) or error
             return
         if not conn.in_transaction:
             raise _TransactionEndedError("a job ended the transaction")
@@ -351,6 +351,15 @@ def _rolled_back_by_sqlite(error: BaseException) -> bool:
     if isinstance(error, sqlite3.Error) and code in _ROLLS_BACK:
         return True
     return error.__cause__ is not None and _rolled_back_by_sqlite(error.__cause__)
+
+
+def _of_the_disk(error: Exception) -> WriteFailed | None:
+    """What a job's caller is told when it was not the job that failed: a full or failing disk, a lock."""
+    if not isinstance(error, sqlite3.OperationalError):
+        return None
+    failed = WriteFailed(f"nothing was written: {_describe(error)}")
+    failed.__cause__ = error
+    return failed
 
 
 def _fail(batch: Sequence[_Item[Any]], error: StoreError, cause: BaseException | None = None) -> None:
