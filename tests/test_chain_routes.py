@@ -30,6 +30,10 @@ def clock():
     return at(72_800)
 
 
+BEGUN = SimpleNamespace(latest=lambda: SimpleNamespace(time=0))
+"""A log whose newest entry is in nobody's way."""
+
+
 class World:
     def __init__(self, client, rounds, server, waiting):
         self.client, self.rounds, self.server, self._waiting = client, rounds, server, waiting
@@ -59,7 +63,7 @@ async def world(aiohttp_client, clock):
         settings = Settings(origin="o.example")
         app = build_web(settings)
         app[SERVICES] = Services(
-            sessions=None, log=None, vkey="", rounds=rounds, hosts=None, stopped=lambda: None, settings=settings,
+            sessions=None, log=BEGUN, vkey="", rounds=rounds, hosts=None, stopped=lambda: None, settings=settings,
             chains=(Chain("quicknet", QUICKNET, sandbox_only=False),),
         )  # fmt: skip
         client = await aiohttp_client(app)

@@ -230,6 +230,22 @@ async def test_drand_halted_and_catching_up():
         assert world.rounds.trouble(HASH) is None
 
 
+@pytest.mark.parametrize(
+    ("ahead", "trouble"),
+    [(-3_600_000, None), (0, None), (18_000, None), (20_000, "clock-unsure"), (3_600_000, "clock-unsure")],
+)
+async def test_the_time_that_an_entry_would_take_counts_too(ahead, trouble):
+    """6.11 holds for the entry's time as for the clock's, and the log's time never decreases."""
+    clock = at(72_760)
+    async with LyingRelay(clock=clock) as server, World(clock, [server]) as world:
+        await world.rounds.tick()
+        status = world.rounds.status(HASH, clock.time + ahead)
+        assert (status.trouble, status.log_ahead) == (trouble, ahead if trouble else 0)
+        clock.advance(3_600_000)
+        status = world.rounds.status(HASH, clock.time + ahead)
+        assert (status.trouble, status.log_ahead) == ("clock-unsure", 0)
+
+
 async def test_drand_a_little_behind_is_followed_at_its_own_distance():
     clock = at(72_800)
     behind = at(72_798)

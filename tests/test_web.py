@@ -113,6 +113,7 @@ class FakeSessions:
 class FakeRounds:
     problem: str | None = None
     stale: bool = False
+    not_before: int = 0
     relays: tuple[RelayHealth, ...] = ()
 
     def trouble(self, _chain_hash: bytes) -> str | None:
@@ -130,7 +131,8 @@ class FakeRounds:
     def release(self) -> None:
         pass
 
-    def status(self, chain_hash: bytes) -> ChainStatus:
+    def status(self, chain_hash: bytes, not_before: int = 0) -> ChainStatus:
+        self.not_before = not_before
         newest = self.newest(chain_hash)
         return ChainStatus(
             QUICKNET, newest, self.problem, (), 0, 1000, self.stale, evidence=(), waiters=0, relays=self.relays
@@ -664,6 +666,7 @@ def test_logs_mask_telling_names_and_print_no_locals(style: str, output: io.Stri
 async def test_health_and_readiness(world: World) -> None:
     assert (await world.client.get("/healthz")).status == 200
     response = await world.client.get("/readyz")
+    assert world.rounds.not_before == world.services.log.latest().time
     fine = {"trouble": None, "detail": None, "failing_relays": []}
     assert (response.status, await response.json()) == (
         200,
@@ -711,6 +714,7 @@ def status(**changes: Any) -> ChainStatus:
         (status(newest=None, trouble="no-verified-round"), "no round was verified yet; are the relays reachable?"),
         (status(newest=None, trouble="no-verified-round", expected=0), "the first round comes at 2023-08-23T15:09:27Z"),
         (status(stale=False), "round 1000, of 2023-08-23T15:59:24Z, is ahead of this machine's clock; is the clock"),
+        (status(stale=False, log_ahead=90_000), "the log's newest entry is 90 s ahead of this machine's clock, and no"),
         (status(trouble="chain-broken"), PROBLEMS["chain-broken"].title),
     ],
 )

@@ -44,7 +44,8 @@ class ChainStatus:
 
     wanted: rounds that somebody waits for; overdue: those of them whose time has come. expected: the round that is
     current by the clock. stale: whether the newest verified round is too old to tell the time by (6.11). evidence:
-    rounds that the chain signed twice. relays: in the order in which they would be asked now.
+    rounds that the chain signed twice. relays: in the order in which they would be asked now. log_ahead: where the
+    trouble is the time that an entry would have to take, and not the clock, by how many ms it is ahead of the clock.
     """
 
     chain: ChainInfo
@@ -57,6 +58,7 @@ class ChainStatus:
     evidence: tuple[int, ...]
     waiters: int
     relays: tuple[RelayHealth, ...]
+    log_ahead: int = 0
 
 
 class Rounds:
@@ -231,16 +233,19 @@ class Rounds:
         within = follower.newest.time - _AHEAD_MS <= at <= _useful_until(follower.newest)
         return None if within else "clock-unsure"
 
-    def status(self, chain_hash: bytes) -> ChainStatus:
-        """For health and metrics."""
+    def status(self, chain_hash: bytes, not_before: int = 0) -> ChainStatus:
+        """For health and metrics. not_before: the least time that an entry can take (ms; 6.2)."""
         follower = self._followers[chain_hash]
         chain, now = follower.chain, self._clock.now()
         expected = min(chain.current(now), chain.final_round)
-        newest = follower.newest
+        newest, trouble, ahead = follower.newest, self.trouble(chain_hash), 0
+        if trouble is None and not_before > now:
+            trouble = self.trouble(chain_hash, not_before)
+            ahead = 0 if trouble is None else not_before - now
         return ChainStatus(
             chain=chain,
             newest=newest,
-            trouble=self.trouble(chain_hash),
+            trouble=trouble,
             wanted=follower.wanted,
             overdue=sum(number <= expected for number in follower.wanted),
             expected=expected,
@@ -248,6 +253,7 @@ class Rounds:
             evidence=tuple(sorted({verified.round for verified in follower.evidence})),
             waiters=len(follower.waiters),
             relays=follower.relay_healths(),
+            log_ahead=ahead,
         )
 
     def _follow(self, chain: ChainInfo) -> Follower:

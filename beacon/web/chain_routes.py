@@ -103,7 +103,7 @@ def _wait(request: web.Request, default: int) -> int:
 
 
 def _chain(services: Services, chain: Chain) -> dict[str, Any]:
-    status = services.rounds.status(chain.info.hash)
+    status = services.status(chain)
     newest = status.newest
     return {
         "name": chain.name,

@@ -28,7 +28,7 @@ async def healthz(request: web.Request) -> web.Response:
 async def readyz(request: web.Request) -> web.Response:
     """200 when sessions can be sealed on the default chain now; 503 with what stands in the way."""
     services = request.app[SERVICES]
-    chains = {chain.name: report(services.rounds.status(chain.info.hash)) for chain in services.chains}
+    chains = {chain.name: report(services.status(chain)) for chain in services.chains}
     stopped = services.stopped()
     ready = not stopped and chains[services.settings.default_chain]["trouble"] is None
     return json_response({"ready": ready, "stopped": stopped, "chains": chains}, status=200 if ready else UNAVAILABLE)

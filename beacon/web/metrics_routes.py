@@ -29,7 +29,7 @@ def registry_of(app: web.Application) -> CollectorRegistry:
 
     def statuses() -> Iterable[tuple[str, ChainStatus]]:
         services = app[SERVICES]
-        return [(chain.name, services.rounds.status(chain.info.hash)) for chain in services.chains]
+        return [(chain.name, services.status(chain)) for chain in services.chains]
 
     registry = CollectorRegistry()
     registry.register(ChainCollector(statuses))

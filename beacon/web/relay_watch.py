@@ -36,6 +36,11 @@ def explanation(status: ChainStatus) -> str | None:
         return None
     if status.trouble not in ("no-verified-round", "clock-unsure"):
         return f"{PROBLEMS[status.trouble].title}."
+    if status.log_ahead:
+        return (
+            f"the log's newest entry is {status.log_ahead / 1000:.0f} s ahead of this machine's clock, and no entry "
+            "can be earlier: seals wait until it has caught up; is the clock right?"
+        )
     if newest is None and status.expected == 0:
         return f"the first round comes at {utc(status.chain.time(1))}"
     if newest is None:

@@ -66,7 +66,9 @@ class Rounds(Protocol):
         """Let go everybody who waits."""
         ...
 
-    def status(self, chain_hash: bytes) -> ChainStatus: ...
+    def status(self, chain_hash: bytes, not_before: int = 0) -> ChainStatus:
+        """not_before: the least time that an entry can take (ms)."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,10 @@ class Services:
     chains: tuple[Chain, ...]
     settings: Settings
     stopped: Callable[[], str | None]
+
+    def status(self, chain: Chain) -> ChainStatus:
+        """What is known of a chain now; its trouble is judged by the clock and by the log's own time (6.2)."""
+        return self.rounds.status(chain.info.hash, self.log.latest().time)
 
 
 SERVICES = web.AppKey("services", Services)
