@@ -1,0 +1,74 @@
+"""The README's sandbox, as a newcomer types it: its commands in a shell, in an empty folder, in two terminals."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import sys
+
+import aiohttp
+
+from tests.process_support import ROOT, Api
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ACTIVATE = ". .venv/bin/activate\n"
+
+
+def commands(name):
+    """The commands of a block, without the activation of an environment that stands for the one of this test."""
+    found = re.search(rf"<!-- commands: {name} -->\n```sh\n(.*?)```", README, re.DOTALL)
+    assert found, name
+    assert found[1].startswith(ACTIVATE)
+    return found[1].removeprefix(ACTIVATE)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@contextlib.asynccontextmanager
+async def terminal(folder, script):
+    """A shell that runs a script in the folder while the block runs; what it says until it listens, and its URL."""
+    environment = os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-ec", script, cwd=folder, env=environment, start_new_session=True,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        said = []
+        async with asyncio.timeout(60):
+            while not said or not said[-1].startswith("listening on "):
+                line = await process.stdout.readline()
+                assert line, said
+                said.append(line.decode().strip())
+        yield said, said[-1].split()[-1]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        await asyncio.wait_for(process.wait(), 30)
+
+
+async def test_the_sandbox_of_the_readme_seals(tmp_path, monkeypatch):
+    program = tmp_path / "bin" / "beacon"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m beacon "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("BEACON_LISTEN__PORT", "0")
+    port = free_port()
+    devnet, sandbox = (commands(name).replace("8081", port) for name in ("devnet", "sandbox"))
+    async with terminal(tmp_path, devnet) as (first, _):
+        network = json.loads((tmp_path / "devnet.json").read_text())["hash"]
+        assert network in first[0]
+        async with terminal(tmp_path, sandbox) as (said, url), aiohttp.ClientSession() as client:
+            (token,) = (line for line in said if line.startswith("fb_"))
+            api = Api(client, url, token)
+            await api.ready()
+            body = re.search(r"<!-- body: seal -->.*? -d '(.*?)'\n```", README, re.DOTALL)
+            assert (await api.post("/v1/sessions", json.loads(body[1])))["state"] == "sealed"
+    async with terminal(tmp_path, devnet) as (again, _):
+        assert network in again[0]
