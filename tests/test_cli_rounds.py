@@ -16,7 +16,7 @@ from sqlite_utils import Database
 from beacon import cli_rounds
 from beacon.clock import ShiftedClock, SystemClock
 from beacon.datadir import initialise, pinned_chain
-from beacon.rounds.collect import Collected
+from beacon.rounds.collect import Collected, Collector
 from beacon.rounds.fetcher import Policy
 from beacon.rounds.lines import encode_line
 from beacon.rounds.spool import Spool
@@ -141,6 +141,22 @@ def test_a_lie_is_exit_3_and_stores_nothing(data, relay, lie):
     assert stored(data) == []
 
 
+async def test_the_current_round_is_asked_for_and_not_the_next_one(tmp_path):
+    class Recorded:
+        def __init__(self):
+            self.asked = []
+
+        async def fetch(self, number):
+            self.asked.append(number)
+            return (verified(QUICKNET, number),)
+
+    clock = FakeClock(QUICKNET.time(72_800))
+    fetcher = Recorded()
+    collector = Collector(QUICKNET, fetcher, Spool(tmp_path / "spool"), clock, policy=Policy())
+    found = await collector.collect([72_799, 72_800, 72_801], [])
+    assert (sorted(fetcher.asked), found.fetched, found.not_due) == ([72_799, 72_800], 2, [72_801])
+
+
 def test_a_round_that_is_not_due_is_not_asked_for(data, relay):
     future = QUICKNET.current(SystemClock().now()) + 1_000
     result = as_json("fetch", data, "--chain", "quicknet", "--round", future, code=3)
@@ -231,6 +247,20 @@ def test_while_the_log_is_open_elsewhere_rounds_wait_and_the_next_command_takes_
         lock.release()
     rounds("fetch", data, "--chain", "quicknet", "--round", FIRST)
     assert stored(data) == [FIRST]
+
+
+def test_a_round_that_is_fetched_with_two_signatures_is_exit_1_also_beside_a_service(data, monkeypatch):
+    async def twice(self, number):
+        other = VerifiedRound(QUICKNET, number, recorded(QUICKNET, number + 1).signature)
+        return verified(QUICKNET, number), other
+
+    monkeypatch.setattr("beacon.rounds.fetcher.Fetcher.fetch", twice)
+    lock = FileLock(data / "log.db")
+    try:
+        result = as_json("fetch", data, "--chain", "quicknet", "--round", FIRST, code=1)
+    finally:
+        lock.release()
+    assert (result["twice"], result["handed_over"]) == ([{"chain": HASH, "round": FIRST}], True)
 
 
 def test_a_running_service_takes_in_what_a_command_fetched_and_imported(tmp_path, relay):

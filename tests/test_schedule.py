@@ -162,6 +162,21 @@ async def test_the_schedule_wakes_on_request_and_survives_work_that_fails():
     await schedule.stop()
 
 
+async def test_a_wake_that_comes_late_is_not_dropped():
+    wakes = []
+
+    async def work():
+        wakes.append(1)
+
+    schedule = Schedule(at(10, chain=DEFAULT))
+    schedule.add(DEFAULT, work, 400)
+    schedule.start()
+    await until(lambda: len(wakes) == 1)
+    schedule._scheduler.modify_job(DEFAULT.hash.hex(), next_run_time=datetime.now(UTC) - timedelta(hours=1))
+    await until(lambda: len(wakes) == 2)
+    await schedule.stop()
+
+
 async def test_a_chain_that_sleeps_too_long_is_woken_by_the_loops_clock():
     clock = at(72_800)
     wakes = []
