@@ -18,6 +18,7 @@ from beacon.rounds.spool import Spool
 from beacon.rounds.store_protocol import Put
 from beacon.rounds.verify import RoundVerifier
 from beacon.sessions.book import Book
+from beacon.sessions.changes import Changes
 from beacon.sessions.context import Context
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt, machine_ms
@@ -25,6 +26,7 @@ from beacon.sessions.drawing import Drawers
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.service import Sessions
 from beacon.sessions.transcripts import Transcripts
+from beacon.sessions.waiting import Waiting
 from beacon.settings import ConfigurationError, Settings, read_key
 from beacon.store.hosts import HostStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
@@ -109,12 +111,15 @@ def create_app(
                 default_chain=settings.default_chain,
                 defaults=settings.sessions,
             )
+            changes = Changes()
+            book.listen(changes.told)
             keeper = Keeper(context)
             keeper.start()
             keeping = await stack.enter_async_context(_running(keeper))
 
             app[SERVICES] = Services(
                 sessions=sessions,
+                waiting=Waiting(context, changes),
                 log=log,
                 vkey=str(signer.vkey),
                 rounds=rounds,

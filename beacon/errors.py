@@ -100,6 +100,20 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             True,
             "Nothing was written. Send the same request again later; the operator has to restart the service.",
         ),
+        "too-many-waiting": Problem(
+            503,
+            "Too many wait for sessions to change",
+            None,
+            True,
+            "Send the same request again after `Retry-After` seconds, or without `wait`.",
+        ),
+        "too-many-listeners": Problem(
+            429,
+            "Too many event streams and waiting reads are open",
+            None,
+            True,
+            "Close some, or connect again after `Retry-After` seconds.",
+        ),
         # Chains and rounds
         "chain-unknown": Problem(
             404, "This service does not follow that chain", None, False, "Use a chain of `GET /v1/chains`."

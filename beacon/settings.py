@@ -129,6 +129,20 @@ class LimitSettings(Section):
     )
 
 
+class WaitingSettings(Section):
+    """How many may wait for what happens to sessions."""
+
+    listeners: int = Field(
+        default=2_000,
+        ge=1,
+        le=8_000,
+        description="Event streams and waiting reads of sessions that may be open at once.",
+    )
+    listeners_per_address: int = Field(
+        default=64, ge=1, le=8_000, description="How many of them may come from one network address."
+    )
+
+
 class SessionSettings(Section):
     """Defaults for what a seal request leaves out."""
 
@@ -179,6 +193,7 @@ class Settings(BaseSettings):
     )
     listen: ListenSettings = Field(default_factory=ListenSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    waiting: WaitingSettings = Field(default_factory=WaitingSettings)
     sessions: SessionSettings = Field(default_factory=SessionSettings)
     logging: LoggingSettings = Field(default_factory=LoggingSettings)
     chains: list[ChainSettings] = Field(default_factory=_default_chains, min_length=1, max_length=16)

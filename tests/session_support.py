@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from beacon.log.log import Log
 from beacon.sessions.book import Book
+from beacon.sessions.changes import Changes
 from beacon.sessions.context import Context
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt
@@ -13,6 +14,7 @@ from beacon.sessions.keeper import Keeper
 from beacon.sessions.requests import DrawRequest, SealRequest
 from beacon.sessions.service import Sessions
 from beacon.sessions.transcripts import Transcripts
+from beacon.sessions.waiting import Waiting
 from beacon.settings import SessionSettings
 from tests.round_support import QUICKNET, FakeClock, recorded
 from verifier.check import Trust, check
@@ -63,6 +65,9 @@ class ReplayedRounds:
     def want(self, chain_hash, number):
         self.wanted.add(number)
 
+    def release(self):
+        pass
+
     def on_round(self, listener):
         self.listeners.append(listener)
 
@@ -111,6 +116,9 @@ class Service:
         self.sessions = Sessions(
             self.context, origin=ORIGIN, sandbox_only=[], default_chain="real", defaults=SessionSettings()
         )
+        self.changes = Changes()
+        self.book.listen(self.changes.told)
+        self.waiting = Waiting(self.context, self.changes)
         self.keeper = Keeper(self.context)
         self.keeper.start()
 

@@ -13,6 +13,8 @@ from beacon.rounds import Followed, Policy, Rounds
 from beacon.rounds import follower as following
 from beacon.rounds.health import RelayHealth
 from beacon.rounds.rounds import TROUBLES
+from beacon.sessions.changes import Changes
+from beacon.sessions.waiting import Waiting
 from beacon.settings import Settings
 from beacon.web.application import build_web
 from beacon.web.chain_metrics import ChainCollector
@@ -63,8 +65,8 @@ async def world(aiohttp_client, clock):
         settings = Settings(origin="o.example")
         app = build_web(settings)
         app[SERVICES] = Services(
-            sessions=None, log=BEGUN, vkey="", rounds=rounds, hosts=None, stopped=lambda: None, settings=settings,
-            chains=(Chain("quicknet", QUICKNET, sandbox_only=False),),
+            sessions=None, waiting=Waiting(None, Changes()), log=BEGUN, vkey="", rounds=rounds, hosts=None, stopped=lambda: None,
+            settings=settings, chains=(Chain("quicknet", QUICKNET, sandbox_only=False),),
         )  # fmt: skip
         client = await aiohttp_client(app)
         yield World(client, rounds, server, rounds._followers[HASH].waiters)

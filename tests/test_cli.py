@@ -29,6 +29,8 @@ from beacon.datadir import log_signer, pinned_chain
 from beacon.log import fsck
 from beacon.log.log import Log
 from beacon.sessions.book import Book
+from beacon.sessions.changes import Changes
+from beacon.sessions.waiting import Waiting
 from beacon.settings import ConfigurationError, ListenSettings, Settings, load_settings, read_key, write_key
 from beacon.store.errors import SchemaRefused
 from beacon.web.application import build_web
@@ -247,6 +249,7 @@ def test_a_checkpoint_that_cannot_be_read_is_damage(directory: Path) -> None:
 def free_services(stopped: list[str]) -> Services:
     return Services(
         sessions=None,  # type: ignore[arg-type]
+        waiting=Waiting(None, Changes()),  # type: ignore[arg-type]
         log=None,  # type: ignore[arg-type]
         vkey="",
         rounds=None,  # type: ignore[arg-type]

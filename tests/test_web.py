@@ -10,6 +10,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ from beacon.log.log import Log
 from beacon.rounds.health import RelayHealth
 from beacon.rounds.refusals import Reason
 from beacon.rounds.rounds import ChainStatus
+from beacon.sessions.changes import Changes
 from beacon.sessions.requests import (
     ContributionRequest,
     DrawRequest,
@@ -34,6 +36,7 @@ from beacon.sessions.requests import (
     VoidRequest,
     Written,
 )
+from beacon.sessions.waiting import Waiting
 from beacon.settings import LimitSettings, Settings
 from beacon.store.errors import LogDamaged, OutcomeUnknown, WriteFailed, WriterStopped
 from beacon.web.application import build_web
@@ -178,6 +181,7 @@ async def world(aiohttp_client: Callable[..., Awaitable[Client]], output: io.Str
     sessions, rounds, stopped = FakeSessions(), FakeRounds(), list[str]()
     services = Services(
         sessions=sessions,
+        waiting=Waiting(SimpleNamespace(), Changes()),  # type: ignore[arg-type]
         log=log,
         vkey=str(SIGNER.vkey),
         rounds=rounds,

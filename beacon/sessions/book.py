@@ -27,7 +27,7 @@ class Book:
     """Open sessions by their names (32 bytes)."""
 
     def __init__(self) -> None:
-        self.listener: Callable[[list[SessionState]], None] = lambda _states: None
+        self._listeners: list[Callable[[list[SessionState]], None]] = []
         self._open: dict[bytes, SessionState] = {}
         self._waiting: dict[RoundKey, set[bytes]] = {}
         self._sequences: dict[str, int] = {}
@@ -39,6 +39,10 @@ class Book:
         self._staged_rounds: dict[RoundKey, LoggedRound] = {}
 
     # --- any thread: what is durable ---------------------------------------------------------------------------
+
+    def listen(self, listener: Callable[[list[SessionState]], None]) -> None:
+        """Have `listener` called on the writer's thread after each commit, with the sessions that it touched."""
+        self._listeners.append(listener)
 
     def get(self, session: bytes) -> SessionState | None:
         """The durable state of an open session; None for one that has ended, or was never sealed."""
@@ -111,7 +115,8 @@ class Book:
         self._sequences.update(self._staged_sequences)
         self._chains |= self._staged_chains
         self.rolled_back()
-        self.listener(touched)
+        for listener in self._listeners:
+            listener(touched)
 
     def rolled_back(self) -> None:
         self._staged = {}

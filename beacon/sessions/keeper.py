@@ -46,7 +46,7 @@ class Keeper:
 
     def start(self) -> None:
         """Take up every open session, and be told of each change from now on."""
-        self._book.listener = self._inbox.extend
+        self._book.listen(self._inbox.extend)
         self._inbox.extend(self._book.all_open())
         self._rounds.on_round(self.on_round)
         self._drain()

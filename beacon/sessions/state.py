@@ -50,7 +50,8 @@ class SessionState:
 
     round: a match's. calls: how many a live session has had; called: how many of each recipe; pending: those that are
     not drawn, in order; link: the last link that is public, 32 bytes, the commitment at first; dealt: the cards that
-    have left each deck. size: about how many bytes its events take in a transcript.
+    have left each deck. size: about how many bytes its events take in a transcript. last_index: of its newest entry, or
+    of a `round` entry that it uses if that is newer.
     """
 
     session: bytes
@@ -69,6 +70,7 @@ class SessionState:
     end: entries.Reveal | entries.Void | None = None
     end_index: int | None = None
     size: int = 0
+    last_index: int = -1
 
     @property
     def name(self) -> Name:
@@ -114,33 +116,34 @@ class SessionState:
 
 def sealed(index: int, leaf: bytes, seal: entries.Seal) -> SessionState:
     """The state of a session whose seal is the entry at `index`, with leaf hash `leaf` (32 bytes)."""
-    return SessionState(leaf, index, seal, link=seal.commitment)
+    return SessionState(leaf, index, seal, link=seal.commitment, last_index=index)
 
 
 def fold(state: SessionState, index: int, entry: entries.SessionEntry) -> SessionState:
     """The state after one more of the session's entries."""
     match entry:
         case entries.Contribution(participant=participant, entropy=entropy):
-            return replace(state, contributions={**state.contributions, participant: entropy})
+            return replace(state, contributions={**state.contributions, participant: entropy}, last_index=index)
         case entries.Close():
-            return replace(state, close=entry, close_index=index)
+            return replace(state, close=entry, close_index=index, last_index=index)
         case entries.Call(recipe=recipe, n=n):
             pending = (*state.pending, Pending(index, entry))
-            return replace(state, calls=entry.draw, called={**state.called, recipe: n}, pending=pending)
+            called = {**state.called, recipe: n}
+            return replace(state, calls=entry.draw, called=called, pending=pending, last_index=index)
         case entries.Draw():
-            return _drawn(state, entry)
+            return _drawn(state, index, entry)
         case entries.Reveal() | entries.Void():
-            return replace(state, end=entry, end_index=index)
+            return replace(state, end=entry, end_index=index, last_index=index)
 
 
-def _drawn(state: SessionState, entry: entries.Draw) -> SessionState:
+def _drawn(state: SessionState, index: int, entry: entries.Draw) -> SessionState:
     name = entry.recipe
     if entry.seed is not None:
         state = replace(state, pending=state.pending[1:], link=entry.seed)
     if isinstance(state.seal.recipes[name], Deal):
         cards = (*state.dealt.get(name, ()), *chain.from_iterable(cast(tuple[list[int], ...], entry.outcomes)))
         state = replace(state, dealt={**state.dealt, name: cards})
-    return replace(state, drawn={**state.drawn, name: entry.n + len(entry.outcomes) - 1})
+    return replace(state, drawn={**state.drawn, name: entry.n + len(entry.outcomes) - 1}, last_index=index)
 
 
 def grown(state: SessionState, entry_bytes: int) -> SessionState:
@@ -150,10 +153,11 @@ def grown(state: SessionState, entry_bytes: int) -> SessionState:
 
 def anchored(state: SessionState, number: int, logged: LoggedRound) -> SessionState:
     """The state once a round that the session waits for, by its number, is in the log."""
+    last = state.last_index if state.end is not None else max(state.last_index, logged.index)
     if state.seal.round is not None:
-        return replace(state, round=logged)
+        return replace(state, round=logged, last_index=last)
     pending = (replace(item, round=logged) if item.call.round == number else item for item in state.pending)
-    return replace(state, pending=tuple(pending))
+    return replace(state, pending=tuple(pending), last_index=last)
 
 
 def as_json(state: SessionState, round_time: Callable[[int], int] | None) -> dict[str, Any]:
@@ -197,6 +201,7 @@ def as_json(state: SessionState, round_time: Callable[[int], int] | None) -> dic
         "called": {name: state.called.get(name, 0) for name in seal.recipes} if state.live else None,
         "drawn": {name: state.drawn.get(name, 0) for name in seal.recipes},
         "end_index": state.end_index,
+        "last_index": state.last_index,
         "reason": state.end.reason if isinstance(state.end, entries.Void) else None,
         "seed": state.end.seed.hex() if state.end is not None and state.end.seed is not None else None,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from beacon.settings import Settings
-from beacon.web import chain_routes, health_routes, log_routes, metrics_routes, session_routes
+from beacon.web import chain_routes, event_routes, health_routes, log_routes, metrics_routes, session_routes, waits
 from beacon.web.middleware import add_headers, observe
 
 
@@ -14,7 +14,9 @@ def build_web(settings: Settings) -> web.Application:
     app = web.Application(middlewares=[observe], client_max_size=settings.limits.body_bytes)
     app[metrics_routes.METRICS] = metrics_routes.registry_of(app)
     app.on_response_prepare.append(add_headers)
+    app[waits.SEATS] = waits.Seats(settings.waiting.listeners, settings.waiting.listeners_per_address)
     app.on_shutdown.append(chain_routes.release)
-    for module in (session_routes, chain_routes, log_routes, health_routes, metrics_routes):
+    app.on_shutdown.append(waits.release)
+    for module in (session_routes, event_routes, chain_routes, log_routes, health_routes, metrics_routes):
         app.add_routes(module.routes)
     return app

@@ -11,6 +11,7 @@ from aiohttp import web
 from beacon.log.log import Log
 from beacon.rounds.rounds import ChainStatus
 from beacon.sessions.requests import DrawRequest, SealRequest, Written
+from beacon.sessions.waiting import Waiting
 from beacon.settings import Settings
 from verifier.drand import ChainInfo, VerifiedRound
 
@@ -88,6 +89,7 @@ class Services:
     """
 
     sessions: Sessions
+    waiting: Waiting
     log: Log
     vkey: str
     rounds: Rounds

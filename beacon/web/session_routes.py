@@ -16,6 +16,7 @@ from beacon.sessions.requests import (
     VoidRequest,
     Written,
 )
+from beacon.web import waits
 from beacon.web.requests import authenticate, read_model, session_id
 from beacon.web.services import SERVICES
 from verifier.encoding import encode_json, parse_decimal
@@ -35,8 +36,14 @@ async def seal(request: web.Request) -> web.Response:
 
 @routes.get("/v1/sessions/{session}")
 async def view(request: web.Request) -> web.Response:
-    """What state a session is in and what it still takes."""
-    return json_response(await request.app[SERVICES].sessions.view(session_id(request)))
+    """What state a session is in and what it still takes; `?wait=SECONDS&after=INDEX`: after its next entry."""
+    session, services = session_id(request), request.app[SERVICES]
+    waits.only(request, "wait", "after")
+    seconds, after = waits.seconds(request), waits.index(request, "after")
+    if seconds:
+        with waits.seat(request):
+            await services.waiting.entry_after(session, after, seconds, waits.gone(request))
+    return json_response(await services.sessions.view(session))
 
 
 @routes.post("/v1/sessions/{session}/contributions")
@@ -56,11 +63,16 @@ async def contribute(request: web.Request) -> web.Response:
 
 @routes.post("/v1/sessions/{session}/draws")
 async def draw(request: web.Request) -> web.Response:
-    """Make the next draws of a match (`outcomes`, `n` of the first), or call a live session (`call`)."""
+    """Make the next draws of a match (`outcomes`, `n` of the first), or call a live one (`call`); `?wait=SECONDS`."""
     host = await authenticate(request)
-    session = session_id(request)
+    session, services = session_id(request), request.app[SERVICES]
+    waits.only(request, "wait")
+    seconds = waits.seconds(request)
     body = await read_model(request, DrawRequest)
-    return _drawn(await request.app[SERVICES].sessions.draw(host, session, body))
+    written = await services.sessions.draw(host, session, body)
+    if written.call is not None and seconds:
+        written = await services.waiting.drawn(written, seconds, waits.gone(request))
+    return _drawn(written)
 
 
 @routes.post("/v1/sessions/{session}/links")
@@ -127,7 +139,7 @@ def _drawn(written: Written) -> web.Response:
     if written.call is not None:
         call = written.call
         answer["call"] = {"draw": call.draw, "recipe": call.recipe, "n": call.n, "round": call.round}
-    else:
+    if written.outcomes is not None:
         answer |= {"outcomes": written.outcomes, "n": written.first_n}
     return json_response(_state(written) | answer, status=web.HTTPCreated.status_code)
 

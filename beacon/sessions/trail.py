@@ -1,0 +1,210 @@
+"""A session's entries one after another, and the `round` entries that it uses, each with the state after it.
+
+The log says where a reader left off: `standing` finds how a session stood at any index by walking back over a few
+entries, so that to go on from the middle of a long session costs as little as from its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlite_utils import Database
+
+from beacon.log import reads
+from beacon.sessions.state import Name
+from beacon.store.errors import LogDamaged
+from verifier import entries
+from verifier.entries import parse_entry
+from verifier.merkle import leaf_hash
+
+READ_ENTRIES: Final = 64
+READ_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An entry of the log and what its session's state is called after it. entry: the exact bytes."""
+
+    index: int
+    type: str
+    time: int
+    entry: bytes
+    state: Name
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a session stood: what is left of its state when only its name and the rounds that it waits for count.
+
+    round_in: of a match. pending: (k, round) of each call that is not drawn.
+    """
+
+    seal: entries.Seal
+    closed: bool
+    round_in: bool = False
+    pending: tuple[tuple[int, int], ...] = ()
+    drawn: bool = False
+    end: entries.Reveal | entries.Void | None = None
+
+    @property
+    def name(self) -> Name:
+        """As `SessionState.name`."""
+        if self.end is not None:
+            return "revealed" if isinstance(self.end, entries.Reveal) else "void"
+        if self.pending:
+            return "called"
+        if self.drawn:
+            return "drawing"
+        if not self.closed:
+            return "sealed"
+        return "anchored" if self.round_in else "closed"
+
+    @property
+    def waits_for(self) -> set[int]:
+        """The rounds that may still be logged for it; those of calls stay until the draw."""
+        if self.end is not None:
+            return set()
+        if self.seal.round is not None:
+            return set() if self.round_in else {self.seal.round}
+        return {number for _, number in self.pending}
+
+    def after(self, entry: entries.Entry) -> Standing:
+        """How it stands after one more of its entries, or after a round that it uses."""
+        match entry:
+            case entries.Close():
+                return replace(self, closed=True)
+            case entries.Round():
+                return replace(self, round_in=self.seal.round is not None)
+            case entries.Call():
+                return replace(self, pending=(*self.pending, (entry.draw, entry.round)))
+            case entries.Draw():
+                pending = tuple(call for call in self.pending if entry.draw is None or call[0] > entry.draw)
+                return replace(self, pending=pending, drawn=True)
+            case entries.Reveal() | entries.Void():
+                return replace(self, end=entry)
+            case _:
+                return self
+
+
+class Trail:
+    """One session (32 bytes) from a log index on. `read` blocks, and is for one reader's thread at a time."""
+
+    def __init__(self, session: bytes, after: int) -> None:
+        """after: the log index above which entries are wanted; -1 for all of them."""
+        self._session: Final = session
+        self._position = after
+        self._standing: Standing | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the session's end has been read, or lies before where the trail began."""
+        return self._standing is not None and self._standing.end is not None
+
+    def read(self, db: Database) -> list[Event]:
+        """The next entries, at most 64 and about 256 KiB; none when the log has no more now, or never will."""
+        if self._standing is None:
+            self._standing = standing(db, self._session, self._position)
+        if self.ended:
+            return []
+        events = []
+        for index, data in self._rows(db):
+            entry = parse_entry(data)
+            self._standing = sealed(entry) if isinstance(entry, entries.Seal) else self._known.after(entry)
+            self._position = index
+            events.append(Event(index, entry.type, entry.time, data, self._standing.name))
+            if self.ended:
+                break
+        return events
+
+    @property
+    def _known(self) -> Standing:
+        assert self._standing is not None, "an entry before the seal"
+        return self._standing
+
+    def _rows(self, db: Database) -> list[tuple[int, bytes]]:
+        own: list[tuple[int, bytes]] = []
+        size, more = 0, False
+        for index, data in own_entries(db, self._session, self._position):
+            if len(own) == READ_ENTRIES or size >= READ_BYTES:
+                more = True
+                break
+            own.append((index, data))
+            size += len(data)
+        rounds = self._rounds(db, own)
+        horizon = own[-1][0] if more else None
+        return sorted([*own, *((i, data) for i, data in rounds if horizon is None or i < horizon)])
+
+    def _rounds(self, db: Database, own: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        numbers = set(self._standing.waits_for) if self._standing is not None else set()
+        chain = None if self._standing is None else self._standing.seal.chain
+        for _, data in own:
+            entry = parse_entry(data)
+            if isinstance(entry, entries.Seal):
+                chain = entry.chain
+                numbers |= {entry.round} if entry.round is not None else set()
+            elif isinstance(entry, entries.Call):
+                numbers.add(entry.round)
+        for number in numbers:
+            query = "SELECT i FROM round_entries WHERE chain = ? AND round = ?"
+            found = db.conn.execute(query, (chain, number)).fetchone()
+            if found is not None and found[0] > self._position:
+                yield found[0], reads.entry(db, found[0])
+
+
+def sealed(seal: entries.Seal) -> Standing:
+    """How a session stands after its seal."""
+    return Standing(seal, closed=seal.close_at is None)
+
+
+def standing(db: Database, session: bytes, index: int) -> Standing | None:
+    """How a session (32 bytes) stood after log index `index`; None before its seal. Reads a few entries."""
+    first = next(own_entries(db, session, -1), None)
+    if first is None or first[0] > index:
+        return None
+    seal = parse_entry(first[1])
+    assert isinstance(seal, entries.Seal)
+    found = replace(sealed(seal), round_in=_round_in(db, seal, index))
+    drawn, pending = 0, list[tuple[int, int]]()
+    for _, data in _own(db, session, "<= ? ORDER BY i DESC", index):
+        entry = parse_entry(data)
+        match entry:
+            case entries.Reveal() | entries.Void():
+                found = replace(found, end=entry)
+            case entries.Draw():
+                drawn = max(drawn, entry.draw or 0)
+                found = replace(found, closed=True, drawn=True)
+            case entries.Call():
+                found = replace(found, closed=True)
+                if entry.draw > drawn:
+                    pending.append((entry.draw, entry.round))
+            case entries.Close():
+                found = replace(found, closed=True)
+        # Behind the call of the newest draw, and behind what comes before all calls, nothing more is to be known.
+        match_draw = isinstance(entry, entries.Draw) and entry.draw is None
+        before_calls = isinstance(entry, entries.Close | entries.Contribution | entries.Seal)
+        if match_draw or before_calls or (isinstance(entry, entries.Call) and entry.draw <= drawn):
+            break
+    return replace(found, pending=tuple(reversed(pending)))
+
+
+def _round_in(db: Database, seal: entries.Seal, index: int) -> bool:
+    query = "SELECT 1 FROM round_entries WHERE chain = ? AND round = ? AND i <= ?"
+    return db.conn.execute(query, (seal.chain, seal.round, index)).fetchone() is not None
+
+
+def own_entries(db: Database, session: bytes, after: int) -> Iterator[tuple[int, bytes]]:
+    """(index, bytes) of a session's own entries above a log index, read one by one. Raises LogDamaged."""
+    return _own(db, session, "> ? ORDER BY i", after)
+
+
+def _own(db: Database, session: bytes, where: str, index: int) -> Iterator[tuple[int, bytes]]:
+    query = f"""SELECT i, entry, substr(nodes, 1, 32) FROM session_entries JOIN entries USING (i)
+        LEFT JOIN hashes USING (i) WHERE session = ? AND i {where}"""  # noqa: S608 - words of ours
+    with closing(db.conn.execute(query, (session, index))) as cursor:
+        for found, data, leaf in cursor:
+            if leaf_hash(data) != leaf:
+                raise LogDamaged(f"entry {found} is not the one that was logged")
+            yield found, bytes(data)

@@ -1,0 +1,58 @@
+"""The HTTP API over a sessions service in one process: recorded rounds, a clock that stands still, two hosts."""
+
+import contextlib
+import json
+
+from aiohttp.test_utils import TestClient, TestServer
+
+from beacon.settings import Settings, WaitingSettings
+from beacon.web.application import build_web
+from beacon.web.services import SERVICES, Chain, Services
+from tests.round_support import QUICKNET
+from tests.session_support import ALICE, BOB, ORIGIN
+
+HOSTS = {"token-of-alice": ALICE, "token-of-bob": BOB}
+
+
+class Tokens:
+    async def authenticate(self, token):
+        return HOSTS.get(token)
+
+
+def headers(host=ALICE):
+    return {"Authorization": f"Bearer token-of-{host.name}"}
+
+
+@contextlib.asynccontextmanager
+async def web_of(running, *, waiting=None, **more):
+    """A client of the API of a service (`tests.session_support.service`)."""
+    settings = Settings(origin=ORIGIN, waiting=WaitingSettings(**waiting or {}))
+    app = build_web(settings)
+    app[SERVICES] = Services(
+        sessions=running.sessions,
+        waiting=running.waiting,
+        log=running.log,
+        vkey=str(running.vkey),
+        rounds=running.rounds,
+        hosts=Tokens(),
+        chains=(Chain("real", QUICKNET, sandbox_only=False),),
+        settings=settings,
+        stopped=lambda: None,
+        **more,
+    )
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+async def read_events(response, *, most=1_000):
+    """The events of a stream as (id, type, data), until it ends, or `most` of them."""
+    found, fields = [], {}
+    while len(found) < most and (line := await response.content.readline()):
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name:
+            fields[name] = value
+        elif "event" in fields:
+            found.append((fields.get("id"), fields["event"], json.loads(fields["data"])))
+        if not name:
+            fields = {}
+    return found
