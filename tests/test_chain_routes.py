@@ -230,13 +230,14 @@ async def test_a_chain_says_how_it_stands_before_and_after_its_first_round(world
 async def test_staleness_is_judged_by_our_clock_and_the_schedule(world, clock):
     await world.rounds.tick()
     world.server.lie = 404
-    world.rounds.want(HASH, 72_803)
+    for number in (72_803, 72_900):
+        world.rounds.want(HASH, number)
     clock.time = QUICKNET.time(72_800) + 19_000
     assert not (await chain_of(world))["stale"]
     clock.advance(1)
     chain = await chain_of(world)
     assert (chain["stale"], chain["trouble"], chain["expected_round"]) == (True, "clock-unsure", 72_806)
-    assert (chain["waiting_for"], chain["overdue"]) == (1, 1)
+    assert (chain["waiting_for"], chain["overdue"]) == (2, 1)
 
 
 async def test_before_genesis_nothing_is_stale():
@@ -253,7 +254,10 @@ async def test_a_retired_chain_expects_no_round_beyond_its_last():
     chain = replace(QUICKNET, last_round=72_800)
     rounds = Rounds([Followed(chain, ())], MemoryRoundStore(), clock, policy=ONCE, verifier=InlineVerifier())
     await rounds.start(scheduled=False)
-    assert rounds.status(HASH).expected == 72_800
+    status = rounds.status(HASH)
+    assert (status.expected, status.newest, status.trouble) == (72_800, None, "chain-retired")
+    clock.time = chain.time(72_800) - 1
+    assert rounds.status(HASH).trouble == "no-verified-round"
     await rounds.stop()
 
 

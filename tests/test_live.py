@@ -1,6 +1,7 @@
 """Live sessions, plans and hosts that hold their own seed: from the seal to the verdict, and every refusal on the way."""
 
 import os
+from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -238,6 +239,14 @@ async def test_void_and_reveal_of_a_live_session(running):
 
     session = (await running.seal(**LIVE | {"participants": [{"id": "white"}]})).session
     await refused("reveal-before-close", running.sessions.reveal(ALICE, session), "6.4")
+
+
+async def test_on_a_chain_that_has_ended_no_draw_is_called(tmp_path):
+    last = FIRST + 20
+    async with service(tmp_path, chain=replace(QUICKNET, last_round=last)) as made:
+        session = (await made.seal(**LIVE)).session
+        made.clock.time = QUICKNET.time(last) + 30_000
+        await refused("chain-retired", made.draw(session), "2.5")
 
 
 async def test_too_few_contributions_void_a_live_session(running):

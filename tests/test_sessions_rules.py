@@ -127,6 +127,14 @@ async def test_a_retired_chain_takes_no_session_past_its_last_round(tmp_path):
         assert (await made.seal(round=last)).state["round"] == last
 
 
+async def test_a_chain_that_has_ended_takes_no_session_though_its_rounds_tell_no_time_any_more(tmp_path):
+    last = FIRST + 5
+    async with service(tmp_path, chain=replace(QUICKNET, last_round=last)) as made:
+        made.clock.time = QUICKNET.time(last) + UNSURE
+        await refused("chain-retired", made.seal(), "2.5")
+        await refused("chain-retired", made.seal(round=last - 1), "2.5")
+
+
 # --- contributions ---------------------------------------------------------------------------------------------------
 
 

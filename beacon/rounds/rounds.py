@@ -25,8 +25,8 @@ from verifier.drand import ChainInfo, VerifiedRound
 
 _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
-TROUBLES: Final = ("chain-broken", "rounds-damaged", "no-verified-round", "clock-unsure")
-"""What `trouble` says of a chain that is followed."""
+TROUBLES: Final = ("chain-broken", "rounds-damaged", "chain-retired", "no-verified-round", "clock-unsure")
+"""The codes with which seals on a chain that is followed may be refused."""
 _AHEAD_MS: Final = 1_000
 
 
@@ -242,6 +242,8 @@ class Rounds:
         if trouble is None and not_before > now:
             trouble = self.trouble(chain_hash, not_before)
             ahead = 0 if trouble is None else not_before - now
+        if trouble not in ("chain-broken", "rounds-damaged") and expected == chain.last_round:
+            trouble, ahead = "chain-retired", 0
         return ChainStatus(
             chain=chain,
             newest=newest,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from beacon.errors import ApiError
-from beacon.sessions import calls, draws, wire
+from beacon.sessions import calls, draws, rules, wire
 from beacon.sessions.context import Context
 from beacon.sessions.requests import DrawRequest, Written
 from beacon.sessions.settling import outcomes
@@ -31,6 +31,7 @@ class Live:
         )
         asked = calls.Asked(request.recipe, request.purpose, contributions, request.draw, request.n)
         now = context.clock.now()
+        rules.running(chain, now)
         calls.call(state, asked, chain, context.known_time(chain, now), now)
         if contributions:
             await asyncio.to_thread(calls.check_contributors, state, asked)

@@ -53,6 +53,12 @@ def known_time(rounds: Rounds, clock: Clock, chain: ChainInfo, time: int) -> Ver
     return newest
 
 
+def running(chain: ChainInfo, time: int) -> None:
+    """2.5: nothing new rests on a chain that has ended by `time` (ms), whether or not its rounds are known here."""
+    if chain.last_round is not None and chain.current(time) >= chain.last_round:
+        raise ApiError("chain-retired", f"the chain has ended with round {chain.last_round}")
+
+
 def open_session(state: SessionState | None) -> SessionState:
     """6.1: nothing follows a session's end. None: the session has ended, or there is none."""
     if state is None or state.end is None:

@@ -54,6 +54,7 @@ class Sessions:
         )
 
         def decide(commitment: bytes, host_seq: int, time: int) -> entries.Seal:
+            rules.running(chain, time)
             newest = context.known_time(chain, time)
             return commands.seal(terms, commitment, host_seq, newest, self._defaults, time)
 

@@ -34,6 +34,9 @@ def explanation(status: ChainStatus) -> str | None:
     newest = status.newest
     if status.trouble is None:
         return None
+    if status.trouble == "chain-retired":
+        last = status.chain.final_round
+        return f"the chain ended with round {last} at {utc(status.chain.time(last))}"
     if status.trouble not in ("no-verified-round", "clock-unsure"):
         return f"{PROBLEMS[status.trouble].title}."
     if status.log_ahead:
@@ -47,8 +50,6 @@ def explanation(status: ChainStatus) -> str | None:
         return "no round was verified yet; are the relays reachable?"
     if not status.stale:
         return f"round {newest.round}, of {utc(newest.time)}, is ahead of this machine's clock; is the clock right?"
-    if newest.round == status.chain.final_round:
-        return f"the chain ended with round {newest.round} at {utc(newest.time)}"
     return f"no new round since {utc(newest.time)}; are the relays reachable?"
 
 
