@@ -60,6 +60,22 @@ def test_a_signature_verifies_under_its_key_message_and_tag_only(signed):
     refused(Code.ROUND_SIGNATURE, verify, REFERENCE, group, TAG + b"X", key, MESSAGE, signature)
 
 
+def test_one_verification_is_two_miller_loops_and_one_final_exponentiation(signed, monkeypatch):
+    group, key, signature = signed
+    steps = []
+    module = bn254 if group is BN_G1 else bls12_381
+    for name in ("miller_loop", "final_exponentiate"):
+
+        def counted(*arguments, name=name, step=getattr(module, name), **options):
+            assert name == "final_exponentiate" or options == {"final_exponentiate": False}
+            steps.append(name)
+            return step(*arguments, **options)
+
+        monkeypatch.setattr(module, name, counted)
+    verify(REFERENCE, group, TAG, key, MESSAGE, signature)
+    assert steps == ["miller_loop", "miller_loop", "final_exponentiate"]
+
+
 def test_the_negated_signature_is_refused(signed):
     group, key, signature = signed
     x, y, z = reference.decode_point(group, signature)

@@ -202,24 +202,31 @@ def test_a_long_range_shows_how_far_it_is(monkeypatch, capsys):
 
 
 async def seal_sessions(folder):
-    """A log with sessions that wait for two rounds, and one session that is over."""
+    """A log with sessions that wait for two rounds, one that has its round, one that is over, and one given up before."""
     async with service(folder, start=FIRST) as made:
-        sealed = [await made.seal(round=FIRST + ahead, participants=[]) for ahead in (12, 15, 15, 9)]
+        sealed = [await made.seal(round=FIRST + ahead, participants=[]) for ahead in (12, 15, 15, 9, 8, 18)]
+        await made.sessions.void(ALICE, sealed[5].session)
+        await made.reach(FIRST + 8)
         await made.reach(FIRST + 9)
         await made.draw(sealed[3].session)
         await made.sessions.reveal(ALICE, sealed[3].session)
         return [written.state["round"] for written in sealed]
 
 
-def test_the_rounds_that_open_sessions_need_are_fetched_and_no_other(data, relay, tmp_path):
+def test_the_rounds_that_open_sessions_need_are_fetched_and_no_other(data, relay, tmp_path, monkeypatch):
     (tmp_path / "made").mkdir()
-    assert asyncio.run(seal_sessions(tmp_path / "made")) == [FIRST + 12, FIRST + 15, FIRST + 15, FIRST + 9]
+    ahead = [number - FIRST for number in asyncio.run(seal_sessions(tmp_path / "made"))]
+    assert ahead == [12, 15, 15, 9, 8, 18]
     for path in data.glob("log.db*"):
         path.unlink()
     for path in (tmp_path / "made").glob("log.db*"):
         path.rename(data / path.name)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(cli_rounds, "SystemClock", lambda: FakeClock(QUICKNET.time(FIRST + 14)))
+        (early, _) = as_json("fetch", data, "--due")["chains"]
+    assert (early["fetched"], early["not_due"], relay.rounds_asked) == (1, 0, [str(FIRST + 12)])
     result = as_json("fetch", data, "--due")
-    assert [(chain["name"], chain["fetched"]) for chain in result["chains"]] == [("quicknet", 2), ("default", 0)]
+    assert [(chain["name"], chain["fetched"]) for chain in result["chains"]] == [("quicknet", 1), ("default", 0)]
     assert stored(data) == [FIRST + 12, FIRST + 15]
     assert sorted(set(relay.rounds_asked)) == [str(FIRST + 12), str(FIRST + 15)]
     (again, _) = as_json("fetch", data)["chains"]
