@@ -64,9 +64,9 @@ def test_one_verification_is_two_miller_loops_and_one_final_exponentiation(signe
     group, key, signature = signed
     steps = []
     module = bn254 if group is BN_G1 else bls12_381
-    for name in ("miller_loop", "final_exponentiate"):
+    for name, step in [(name, getattr(module, name)) for name in ("miller_loop", "final_exponentiate")]:
 
-        def counted(*arguments, name=name, step=getattr(module, name), **options):
+        def counted(*arguments, name=name, step=step, **options):
             assert name == "final_exponentiate" or options == {"final_exponentiate": False}
             steps.append(name)
             return step(*arguments, **options)
