@@ -17,6 +17,7 @@ from beacon.rounds.rounds import Followed, Rounds
 from beacon.rounds.spool import Spool
 from beacon.rounds.store_protocol import Put
 from beacon.rounds.verify import RoundVerifier
+from beacon.sessions.answers import Answers
 from beacon.sessions.book import Book
 from beacon.sessions.changes import Changes
 from beacon.sessions.context import Context
@@ -29,10 +30,10 @@ from beacon.sessions.transcripts import Transcripts
 from beacon.sessions.waiting import Waiting
 from beacon.settings import ConfigurationError, Settings, read_key
 from beacon.store.hosts import HostStore
+from beacon.store.private import PrivateStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.rounds import SqliteRounds
-from beacon.store.seeds import SeedStore
 from beacon.store.writer import Writer
 from beacon.web.application import build_web
 from beacon.web.services import SERVICES, Chain, Services
@@ -68,8 +69,11 @@ def create_app(
             stack.push_async_callback(private.aclose)
             private_reader = Reader(settings.private_db)
             stack.callback(private_reader.close)
+            store = PrivateStore(private, private_reader, clock)
             book = Book()
-            log = await asyncio.to_thread(Log.open, settings.log_db, signer, clock, [book], mark=settings.log_mark)
+            log = await asyncio.to_thread(
+                Log.open, settings.log_db, signer, clock, [book], mark=settings.log_mark, keep=store.keep
+            )
             stack.push_async_callback(asyncio.to_thread, log.close)
 
             rounds = Rounds(
@@ -80,7 +84,7 @@ def create_app(
                 verifier=verifier,
                 spool=Spool(settings.spool),
             )
-            custody = Custody(master_key, SeedStore(private, private_reader, clock))
+            custody = Custody(master_key, store)
             if not await custody.owns():
                 raise ConfigurationError(
                     f"{settings.master_key}: the seeds in {settings.private_db} are under another master key. "
@@ -120,6 +124,7 @@ def create_app(
             app[SERVICES] = Services(
                 sessions=sessions,
                 waiting=Waiting(context, changes),
+                answers=Answers(context, store),
                 log=log,
                 vkey=str(signer.vkey),
                 rounds=rounds,

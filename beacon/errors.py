@@ -42,6 +42,20 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             False,
             "Take control and direction characters, byte order marks and unpaired surrogates out of the strings.",
         ),
+        "idempotency-key-invalid": Problem(
+            400,
+            "The idempotency key cannot be one",
+            None,
+            False,
+            "Send one `Idempotency-Key` of 1 to 255 printable ASCII characters without spaces, for example a UUID.",
+        ),
+        "idempotency-key-reused": Problem(
+            409,
+            "The idempotency key was used for another request",
+            None,
+            False,
+            "Use a new key for a new request; the same key gives the first answer only to the same request.",
+        ),
         "unauthorized": Problem(
             401,
             "A write needs a host's token",

@@ -8,12 +8,13 @@ import resource
 import signal
 from contextlib import closing
 
+from beacon.store.seeds import SeedStore
+
 from beacon.sessions.book import Book
 from beacon.store.errors import StoreError
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.schema import open_readonly
-from beacon.store.seeds import SeedStore
 from beacon.store.writer import Writer
 from tests.log_support import mark_of, verify_whole
 from tests.round_support import QUICKNET, FakeClock

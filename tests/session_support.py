@@ -4,6 +4,7 @@ import contextlib
 from dataclasses import dataclass
 
 from beacon.log.log import Log
+from beacon.sessions.answers import Answers
 from beacon.sessions.book import Book
 from beacon.sessions.changes import Changes
 from beacon.sessions.context import Context
@@ -11,11 +12,12 @@ from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt
 from beacon.sessions.drawing import Drawers
 from beacon.sessions.keeper import Keeper
-from beacon.sessions.requests import DrawRequest, SealRequest
+from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest
 from beacon.sessions.service import Sessions
 from beacon.sessions.transcripts import Transcripts
 from beacon.sessions.waiting import Waiting
 from beacon.settings import SessionSettings
+from beacon.store.private import KeptSeed
 from tests.round_support import QUICKNET, FakeClock, recorded
 from verifier.check import Trust, check
 from verifier.drand import VerifiedRound
@@ -78,15 +80,28 @@ class ReplayedRounds:
             await listener(self.known[number])
 
 
+def contribution(participant, entropy=b"\x11", signature=None):
+    said = {"participant": participant, "entropy": entropy.hex()}
+    return ContributionRequest.model_validate(said | ({} if signature is None else {"signature": signature.hex()}))
+
+
 class MemorySeeds:
     def __init__(self):
         self.kept = {}
+        self.answers = {}
 
-    async def put(self, commitment, nonce, ciphertext):
-        self.kept[commitment] = (nonce, ciphertext)
+    def keep(self, items):
+        for item in items:
+            if isinstance(item, KeptSeed):
+                self.kept[item.commitment] = item
+            else:
+                self.answers[item.key] = item
 
-    async def get(self, commitment):
+    async def seed(self, commitment):
         return self.kept.get(commitment)
+
+    async def answer(self, key):
+        return self.answers.get(key)
 
 
 class Service:
@@ -97,7 +112,7 @@ class Service:
         signer = SigningKey(bytes(32), ORIGIN)
         self.vkey = signer.vkey
         self.book = Book()
-        self.log = Log.open(path / "log.db", signer, clock, [self.book], **log_options)
+        self.log = Log.open(path / "log.db", signer, clock, [self.book], keep=seeds.keep, **log_options)
         custody = Custody(bytes(range(32)), seeds)
         self.doubt = ClockDoubt(rounds, clock, monotonic or clock.now)
         self.drawers = Drawers()
@@ -119,21 +134,24 @@ class Service:
         self.changes = Changes()
         self.book.listen(self.changes.told)
         self.waiting = Waiting(self.context, self.changes)
+        self.answers = Answers(self.context, seeds)
         self.keeper = Keeper(self.context)
         self.keeper.start()
 
-    async def seal(self, host=ALICE, **fields):
+    async def seal(self, host=ALICE, key=None, **fields):
         request = {"recipes": RECIPES, "participants": PLAYERS} | fields
-        return await self.sessions.seal(host, SealRequest.model_validate(request))
+        return await self.sessions.seal(host, SealRequest.model_validate(request), key)
 
     async def contribute(self, session, participant, entropy=b"\x11", signature=None, host=ALICE):
-        return await self.sessions.contribute(
-            host, session, participant=participant, entropy=entropy, signature=signature
-        )
+        return await self.sessions.contribute(host, session, contribution(participant, entropy, signature))
 
-    async def draw(self, session, recipe="turn", count=1, purpose="", host=ALICE, **fields):
+    async def hand_in(self, session, k, link, outcome=None, host=ALICE):
+        request = {"draw": k, "link": link.hex(), "outcome": outcome}
+        return await self.sessions.hand_in(host, session, LinkRequest.model_validate(request))
+
+    async def draw(self, session, recipe="turn", count=1, purpose="", host=ALICE, key=None, **fields):
         request = {"recipe": recipe, "count": count, "purpose": purpose} | fields
-        return await self.sessions.draw(host, session, DrawRequest.model_validate(request))
+        return await self.sessions.draw(host, session, DrawRequest.model_validate(request), key)
 
     async def reach(self, number):
         """Move the clock to a round's time plus half a second, and have the round arrive."""

@@ -65,7 +65,7 @@ async def world(aiohttp_client, clock):
         settings = Settings(origin="o.example")
         app = build_web(settings)
         app[SERVICES] = Services(
-            sessions=None, waiting=Waiting(None, Changes()), log=BEGUN, vkey="", rounds=rounds, hosts=None, stopped=lambda: None,
+            sessions=None, answers=None, waiting=Waiting(None, Changes()), log=BEGUN, vkey="", rounds=rounds, hosts=None, stopped=lambda: None,
             settings=settings, chains=(Chain("quicknet", QUICKNET, sandbox_only=False),),
         )  # fmt: skip
         client = await aiohttp_client(app)

@@ -250,6 +250,7 @@ def free_services(stopped: list[str]) -> Services:
     return Services(
         sessions=None,  # type: ignore[arg-type]
         waiting=Waiting(None, Changes()),  # type: ignore[arg-type]
+        answers=None,  # type: ignore[arg-type]
         log=None,  # type: ignore[arg-type]
         vkey="",
         rounds=None,  # type: ignore[arg-type]

@@ -443,17 +443,16 @@ async def test_a_host_hands_in_its_links(running):
     links = seed_chain(os.urandom(32), 4)
     fields = LIVE | {"links": 4, "custody": "host", "commitment": links[0].hex()}
     session = (await running.seal(**fields)).session
-    hand_in = running.sessions.hand_in
-    await refused("call-number", hand_in(ALICE, session, k=1, link=links[1], outcome=None), "6.6")
+    await refused("call-number", running.hand_in(session, 1, links[1]), "6.6")
     called = await running.draw(session)
-    await refused("draw-before-round", hand_in(ALICE, session, k=1, link=links[1], outcome=None), "6.7")
+    await refused("draw-before-round", running.hand_in(session, 1, links[1]), "6.7")
     await reach(running, called.call.round)
     assert await running.state(session) == "called"
-    await refused("seed-wrong", hand_in(ALICE, session, k=1, link=links[2], outcome=None), "4.1")
-    await refused("outcome-wrong", hand_in(ALICE, session, k=1, link=links[1], outcome=[9, 9]), "5")
-    made = await hand_in(ALICE, session, k=1, link=links[1], outcome=None)
+    await refused("seed-wrong", running.hand_in(session, 1, links[2]), "4.1")
+    await refused("outcome-wrong", running.hand_in(session, 1, links[1], [9, 9]), "5")
+    made = await running.hand_in(session, 1, links[1])
     assert len(made.outcomes[0]) == 2
-    await refused("call-number", hand_in(ALICE, session, k=1, link=links[1], outcome=None), "6.6")
+    await refused("call-number", running.hand_in(session, 1, links[1]), "6.6")
     await running.sessions.reveal(ALICE, session)
     verdict = await running.verdict(session)
     assert verdict.exit == 0
@@ -480,11 +479,11 @@ async def test_seeds_and_links_are_for_whoever_holds_them(running):
     await reach(running, (await running.sessions.view(match))["round"])
     await refused("not-your-seed", running.draw(match, outcomes=[[1, 1]]))
     await refused("not-your-seed", running.sessions.reveal(ALICE, match, bytes(32)))
-    await refused("not-your-seed", running.sessions.hand_in(ALICE, match, k=1, link=bytes(32), outcome=None))
+    await refused("not-your-seed", running.hand_in(match, 1, bytes(32)))
     await refused("not-live", running.draw(match, draw=1))
     live = (await running.seal(**LIVE)).session
     await refused("not-your-seed", running.sessions.reveal(ALICE, live, bytes(32)))
-    await refused("not-your-seed", running.sessions.hand_in(ALICE, live, k=1, link=bytes(32), outcome=None))
+    await refused("not-your-seed", running.hand_in(live, 1, bytes(32)))
 
 
 @pytest.mark.parametrize(

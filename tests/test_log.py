@@ -268,7 +268,9 @@ async def test_every_receipt_and_every_consistency_proof_verifies(tmp_path):
     for index in range(size):
         proof, checkpoint = await log.receipt_proof(index)
         leaf = merkle.leaf_hash(await log.entry(index))
-        merkle.verify_inclusion(leaf, index, size, proof, checkpoint.root)
+        merkle.verify_inclusion(leaf, index, checkpoint.size, proof, checkpoint.root)
+        assert checkpoint.size == min(known for known in roots if known > index)
+        assert checkpoint.root == roots[checkpoint.size]
     for (old, old_root), (new, new_root) in combinations_with_replacement(roots.items(), 2):
         proof = await log.consistency_proof(old, new)
         merkle.verify_consistency(old, new, proof, old_root, new_root)

@@ -42,46 +42,35 @@ async def types(made):
 
 
 class HeldSeeds(MemorySeeds):
-    """`put` tells that it was asked, and waits until it is let go."""
+    """`keep` tells that it was asked, and waits until it is let go."""
 
     def __init__(self):
         super().__init__()
-        self.asked, self.go = asyncio.Event(), asyncio.Event()
+        self.asked, self.go = threading.Event(), threading.Event()
 
-    async def put(self, commitment, nonce, ciphertext):
+    def keep(self, items):
         self.asked.set()
-        await self.go.wait()
-        await super().put(commitment, nonce, ciphertext)
+        assert self.go.wait(30)
+        super().keep(items)
 
 
 class FailingSeeds(MemorySeeds):
-    """`put` gives others their turn, then fails once; `delay`: how many turns."""
+    """`keep` fails once."""
 
-    def __init__(self, delay):
-        super().__init__()
-        self.delay, self.failures = delay, 1
+    failures = 1
 
-    async def put(self, commitment, nonce, ciphertext):
-        for _ in range(self.delay):
-            await asyncio.sleep(0)
+    def keep(self, items):
         if self.failures:
             self.failures -= 1
             raise WriteFailed("no space left")
-        await super().put(commitment, nonce, ciphertext)
-
-
-async def barrier(made):
-    """Everything that was handed to the log before this is durable after it."""
-    for _ in range(5):
-        await made.log.append(lambda _time: [])
+        super().keep(items)
 
 
 async def test_nothing_is_sealed_while_the_seed_is_not_kept(tmp_path):
     seeds = HeldSeeds()
     async with service(tmp_path, seeds=seeds) as made:
         sealing = asyncio.create_task(made.seal(participants=[]))
-        await seeds.asked.wait()
-        await barrier(made)
+        assert await asyncio.to_thread(seeds.asked.wait, 30)
         assert await types(made) == ["log"]
         assert not sealing.done()
         seeds.go.set()
@@ -92,28 +81,21 @@ async def test_nothing_is_sealed_while_the_seed_is_not_kept(tmp_path):
         await made.draw(written.session)
 
 
-@pytest.mark.parametrize("delay", [0, 1, 20])
-async def test_nothing_is_sealed_when_the_seed_cannot_be_kept(tmp_path, delay):
-    async with service(tmp_path, seeds=FailingSeeds(delay)) as made:
+async def test_nothing_is_sealed_when_the_seed_cannot_be_kept(tmp_path):
+    async with service(tmp_path, seeds=FailingSeeds()) as made:
         with pytest.raises(WriteFailed):
             await made.seal()
-        await barrier(made)
         assert await types(made) == ["log"]
         assert made.book.all_open() == []
         assert (await made.seal()).state["host_seq"] == 1
 
 
-async def test_a_seal_whose_caller_has_gone_leaves_nothing_while_the_seed_is_not_kept(tmp_path):
-    seeds = HeldSeeds()
+async def test_a_seal_that_is_refused_keeps_no_seed(tmp_path):
+    seeds = MemorySeeds()
     async with service(tmp_path, seeds=seeds) as made:
-        sealing = asyncio.create_task(made.seal())
-        await seeds.asked.wait()
-        sealing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await sealing
-        seeds.go.set()
-        await barrier(made)
-        assert await types(made) == ["log"]
+        recipes = {f"w{i}": {"kind": "weighted", "weights": [2**40] * 300, "count": 1} for i in range(64)}
+        await refused("entry-too-long", made.seal(recipes=recipes), "3.1")
+        assert seeds.kept == {}
 
 
 # --- which chain -----------------------------------------------------------------------------------------------------
@@ -151,9 +133,9 @@ def between(made, monkeypatch, happens):
     """Have something happen after a command was checked, and before its entry gets its time."""
     append = made.log.append
 
-    async def later(build):
+    async def later(build, staged=None):
         happens()
-        return await append(build)
+        return await append(build, staged)
 
     monkeypatch.setattr(made.log, "append", later)
 

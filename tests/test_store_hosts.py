@@ -2,6 +2,7 @@
 
 import re
 from contextlib import closing
+from dataclasses import replace
 from enum import StrEnum
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from beacon.store.errors import HostExists, HostUnknown, NameRefused, SeedExists
 from beacon.store.hosts import CACHE_MS, Host, HostStore
 from beacon.store.log_schema import LOG_SCHEMA
+from beacon.store.private import KeptAnswer, KeptSeed, PrivateStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.rounds import SqliteRounds
-from beacon.store.seeds import SeedStore
 from beacon.store.writer import Writer
 from tests.log_support import START, Clock
 from verifier import fetch
@@ -166,14 +167,34 @@ async def test_a_clock_that_jumps_back_revives_no_token(path, hosts, clock):
 # --- seeds and rounds -------------------------------------------------------------------------------------------
 
 
-async def test_seeds_are_kept_by_commitment(writer, reader, clock):
-    seeds = SeedStore(writer, reader, clock)
-    assert await seeds.get(b"c" * 32) is None
-    await seeds.put(b"c" * 32, b"nonce", b"ciphertext")
-    assert await seeds.get(b"c" * 32) == (b"nonce", b"ciphertext")
+SEED = KeptSeed(b"c" * 32, b"nonce", b"ciphertext")
+ANSWER = KeptAnswer(b"k" * 32, b"r" * 32, 7, 2, b"l" * 32)
+
+
+async def test_seeds_and_answers_are_kept(writer, reader, clock):
+    store = PrivateStore(writer, reader, clock)
+    assert await store.seed(SEED.commitment) is None
+    assert await store.answer(ANSWER.key) is None
+    store.keep([ANSWER, SEED])
+    assert await store.seed(SEED.commitment) == SEED
+    assert await store.answer(ANSWER.key) == ANSWER
+
+
+async def test_a_seed_is_never_replaced_and_nothing_beside_it_is_kept(writer, reader, clock):
+    store = PrivateStore(writer, reader, clock)
+    store.keep([SEED])
     with pytest.raises(SeedExists):
-        await seeds.put(b"c" * 32, b"other", b"other")
-    assert await seeds.get(b"c" * 32) == (b"nonce", b"ciphertext")
+        store.keep([ANSWER, KeptSeed(b"d" * 32, b"nonce", b"ciphertext"), replace(SEED, nonce=b"other")])
+    assert await store.seed(SEED.commitment) == SEED
+    assert await store.seed(b"d" * 32) is None
+    assert await store.answer(ANSWER.key) is None
+
+
+async def test_an_answer_that_never_came_about_gives_way(writer, reader, clock):
+    store = PrivateStore(writer, reader, clock)
+    store.keep([ANSWER])
+    store.keep([replace(ANSWER, first=9)])
+    assert (await store.answer(ANSWER.key)).first == 9
 
 
 @pytest.fixture

@@ -89,19 +89,21 @@ class FakeSessions:
         receipts = [{"format": "r"}, {"format": "close"}] if self.closes else [{"format": "r"}]
         return Written(SESSION, {"session": HEX, "status": "sealed"}, receipts, **written)
 
-    async def seal(self, host: Any, request: SealRequest) -> Written:
+    async def seal(self, host: Any, request: SealRequest, key: Any = None) -> Written:
         return self._answer("seal", host.name, request)
 
-    async def contribute(self, host: Any, session: bytes, **arguments: Any) -> Written:
-        return self._answer("contribute", host.name, session, arguments)
+    async def contribute(self, host: Any, session: bytes, request: ContributionRequest, key: Any = None) -> Written:
+        if host is None:
+            raise ApiError("unauthorized", "x")
+        return self._answer("contribute", host.name, session, request)
 
-    async def draw(self, host: Any, session: bytes, request: DrawRequest) -> Written:
+    async def draw(self, host: Any, session: bytes, request: DrawRequest, key: Any = None) -> Written:
         return self._answer("draw", host.name, session, request, outcomes=[[3, 1]], first_n=7)
 
-    async def reveal(self, host: Any, session: bytes, seed: bytes | None = None) -> Written:
+    async def reveal(self, host: Any, session: bytes, seed: bytes | None = None, key: Any = None) -> Written:
         return self._answer("reveal", host.name, session, seed)
 
-    async def void(self, host: Any, session: bytes) -> Written:
+    async def void(self, host: Any, session: bytes, key: Any = None) -> Written:
         return self._answer("void", host.name, session)
 
     async def view(self, session: bytes) -> dict[str, Any]:
@@ -110,6 +112,13 @@ class FakeSessions:
     async def transcript(self, session: bytes) -> bytes:
         self._answer("transcript", session)
         return b'{"format":"t"}'
+
+
+class FakeAnswers:
+    """Lets every request act."""
+
+    async def once(self, key: Any, act: Any) -> Any:
+        return await act(key)
 
 
 @dataclass
@@ -182,6 +191,7 @@ async def world(aiohttp_client: Callable[..., Awaitable[Client]], output: io.Str
     services = Services(
         sessions=sessions,
         waiting=Waiting(SimpleNamespace(), Changes()),  # type: ignore[arg-type]
+        answers=FakeAnswers(),  # type: ignore[arg-type]
         log=log,
         vkey=str(SIGNER.vkey),
         rounds=rounds,
@@ -280,7 +290,7 @@ async def test_each_write_hands_over_what_was_sent(world: World) -> None:
         else:
             assert document["receipt"] == {"format": "r"}
     assert world.sessions.calls[1:] == [
-        ("contribute", "alice", SESSION, {"participant": "p", "entropy": b"\x00", "signature": None}),
+        ("contribute", "alice", SESSION, ContributionRequest.model_validate({"participant": "p", "entropy": "00"})),
         ("draw", "alice", SESSION, DrawRequest(recipe="dice")),
         ("reveal", "alice", SESSION, None),
         ("void", "alice", SESSION),

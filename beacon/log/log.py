@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from sqlite_utils import Database
 
@@ -16,9 +16,9 @@ from beacon.log import reads
 from beacon.log.highwater import HighWater
 from beacon.log.projection import Projection
 from beacon.log.reads import SignedCheckpoint
-from beacon.log.recent import RecentHashes, prove, rows_needed
+from beacon.log.recent import RecentCheckpoints, RecentHashes, prove, rows_needed
 from beacon.log.recovery import recover
-from beacon.log.sequencer import Appended, Build, Rows, Sequencer, first_entry
+from beacon.log.sequencer import Appended, Build, Rows, Sequencer, Staged, first_entry
 from beacon.log.tiles import tile_bytes
 from beacon.store.errors import DatabaseDamaged, LogDamaged
 from beacon.store.lock import FileLock
@@ -43,6 +43,7 @@ class Log:
         self.vkey: Final = vkey
         self._latest: SignedCheckpoint | None = None
         self._recent: Final = RecentHashes()
+        self._recent_checkpoints: Final = RecentCheckpoints()
         self._opened: ExitStack
         self.writer: Writer
         self.reader: Reader
@@ -57,6 +58,7 @@ class Log:
         projections: Sequence[Projection] = (),
         *,
         mark: Path | None = None,
+        keep: Callable[[Sequence[Any]], None] | None = None,
         connector: Connect = connect,
         step: Callable[[str], None] | None = None,
         readers: int = 2,
@@ -64,7 +66,8 @@ class Log:
         """Check what is there and take over, or begin a new log with its first leaf. Blocks.
 
         The origin is the signer's name. mark: the file of the high-water mark; None keeps none, and then an older copy
-        is opened like any log. connector, step: for tests of faults, as in Writer.
+        is opened like any log. keep: makes durable elsewhere, blocking, what
+        `append` is told to. connector, step: for tests of faults, as in Writer.
         Raises AlreadyOpen, SchemaRefused, CannotOpen, LogDamaged, LogBehind, WriteFailed, OutcomeUnknown, OSError.
         """
         log = cls(path, str(signer.vkey))
@@ -74,7 +77,7 @@ class Log:
             water = None if mark is None else HighWater(mark, signer.vkey, told)
             if water is not None:
                 stack.callback(water.close)
-            log._sequencer = Sequencer(signer, clock, projections, log._publish, told, water)
+            log._sequencer = Sequencer(signer, clock, projections, log._publish, told, water, keep)
             log.writer = log._writer(signer.vkey, water, connector, told)
             stack.callback(log.writer.close)
             if log._latest is None:
@@ -107,14 +110,15 @@ class Log:
         except DatabaseDamaged as error:
             raise LogDamaged(str(error)) from error
 
-    async def append(self, build: Build) -> list[Appended]:
+    async def append(self, build: Build, staged: Staged | None = None) -> list[Appended]:
         """Append what `build(time_ms)` returns, durably, under one new signed checkpoint.
 
         `build` runs on the writer's thread, with every earlier entry applied to the projections, and gives the exact
-        bytes of entries that carry this time. What it raises comes back here, and nothing is appended.
+        bytes of entries that carry this time. What it raises comes back here, and nothing is appended. `staged` is told
+        of the entries there, once they are applied, and gives what has to be durable elsewhere before they are.
         Raises EntryRefused, WriteFailed (nothing was written), OutcomeUnknown and then WriterStopped for ever.
         """
-        return await self.writer.run_plain(self._appending(build))
+        return await self.writer.run_plain(self._appending(build, staged))
 
     def latest(self) -> SignedCheckpoint:
         """Give the newest durable checkpoint. Any thread."""
@@ -123,13 +127,15 @@ class Log:
         return self._latest
 
     async def receipt_proof(self, index: int) -> tuple[list[bytes], SignedCheckpoint]:
-        """Give the inclusion proof of an entry and the checkpoint it leads to: the newest one.
+        """Give the inclusion proof of an entry and the checkpoint it leads to: always the first that covers it.
 
-        Raises IndexError when the checkpoint does not cover the entry, LogDamaged when the proof would not verify.
+        Raises IndexError when the log has no such entry, LogDamaged when the proof would not verify.
         """
-        checkpoint = self.latest()
-        if not 0 <= index < checkpoint.size:
+        if not 0 <= index < self.latest().size:
             raise IndexError(f"the log has no entry {index}")
+        checkpoint = self._recent_checkpoints.covering(index)
+        if checkpoint is None:
+            checkpoint = await self.reader.run(lambda db: reads.checkpoint_covering(db, index))
         try:
             leaf, proof = self._recent.prove(index, checkpoint.size)
         except KeyError:
@@ -182,12 +188,14 @@ class Log:
         except sqlite3.Error as error:
             raise refusal(self.path, error) from error
 
-    def _appending(self, build: Build) -> Callable[[Database], list[Appended]]:
+    def _appending(self, build: Build, staged: Staged | None = None) -> Callable[[Database], list[Appended]]:
         append = self._sequencer.append
-        return lambda db: append(db, build)
+        return lambda db: append(db, build, staged)
 
     def _publish(self, checkpoint: SignedCheckpoint | None, rows: Rows) -> None:
         self._recent.add(rows)
+        if checkpoint is not None:
+            self._recent_checkpoints.add(checkpoint)
         self._latest = checkpoint
 
 

@@ -14,7 +14,9 @@ from sqlite_utils import Database
 from beacon.log import tree
 from beacon.log.tree import Node
 from beacon.store.errors import LogDamaged
+from verifier.errors import VerifierError
 from verifier.merkle import HASH_BYTES, leaf_hash
+from verifier.note import Checkpoint, Note
 
 ROWS_AT_ONCE: Final = 500
 
@@ -102,6 +104,20 @@ def checkpoint_note(db: Database, size: int) -> str | None:
     """Give the signed checkpoint of exactly this size; None when no commit ended there."""
     row = db.conn.execute("SELECT note FROM checkpoints WHERE size = ?", (size,)).fetchone()
     return None if row is None else str(row[0])
+
+
+def checkpoint_covering(db: Database, index: int) -> SignedCheckpoint:
+    """Give the first checkpoint that covers an entry of the log. Raises LogDamaged."""
+    row = db.conn.execute(
+        "SELECT size, note, time FROM checkpoints WHERE size > ? ORDER BY size LIMIT 1", (index,)
+    ).fetchone()
+    if row is None:
+        raise LogDamaged(f"no checkpoint covers entry {index}")
+    try:
+        root = Checkpoint.parse(Note.parse(row[1]).text).root
+    except VerifierError as error:
+        raise LogDamaged(f"the checkpoint of size {row[0]} is not one") from error
+    return SignedCheckpoint(row[0], root, row[1], row[2])
 
 
 def _part(nodes: bytes, level: int) -> bytes:

@@ -6,15 +6,18 @@ of large subtrees on the left, few and the same for every new entry. Rows never 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from beacon.log import tree
+from beacon.log.reads import SignedCheckpoint
 from beacon.log.tree import Node
 from verifier.merkle import HASH_BYTES
 
 KEPT: Final = 16_384
 OLDER: Final = 1_024
+CHECKPOINTS: Final = 256
 
 
 class RecentHashes:
@@ -40,6 +43,23 @@ class RecentHashes:
         """As `prove` from what is here. KeyError when it is not enough."""
         new, older = self._new, self._older
         return prove(lambda row: new.get(row) or older[row], index, size)
+
+
+class RecentCheckpoints:
+    """The newest checkpoints that were committed, by size. `add` on the writer's thread, `covering` on one other."""
+
+    def __init__(self) -> None:
+        self._known: list[SignedCheckpoint] = []
+
+    def add(self, checkpoint: SignedCheckpoint) -> None:
+        """Take in the newest."""
+        self._known = [*self._known[-CHECKPOINTS + 1 :], checkpoint]
+
+    def covering(self, index: int) -> SignedCheckpoint | None:
+        """The first checkpoint that covers an entry, if it is certain that no earlier one does; else None."""
+        known = self._known
+        place = bisect_right(known, index, key=lambda checkpoint: checkpoint.size)
+        return known[place] if 0 < place < len(known) else None
 
 
 def rows_needed(index: int, size: int) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from sqlite_utils import Database
 
@@ -40,6 +40,10 @@ class Appended:
     leaf_hash: bytes
 
 
+Staged = Callable[[Sequence[Appended]], Sequence[Any]]
+"""Told what an append has staged, on the writer's thread; gives what must be durable elsewhere before it."""
+
+
 class State(NamedTuple):
     """What is durable: the tree's right edge and the newest checkpoint; None before the first."""
 
@@ -62,6 +66,7 @@ class Sequencer:
 
     publish: told of each new durable state and the rows of `hashes` that came with it, on the writer's thread.
     step: told the name of each step of a write. mark: what remembers the newest durable state, where anything does.
+    keep: makes durable elsewhere, blocking, what must be so before a transaction's entries are.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Sequencer:
         publish: Callable[[SignedCheckpoint | None, Rows], None],
         step: Callable[[str], None],
         mark: DurableMark | None = None,
+        keep: Callable[[Sequence[Any]], None] | None = None,
     ) -> None:
         self._signer: Final = signer
         self._clock: Final = clock
@@ -79,11 +85,13 @@ class Sequencer:
         self._publish: Final = publish
         self._step: Final = step
         self._mark: Final = mark
+        self._keep: Final = keep
         self._durable = State(Edge(), None)
         self._edge = Edge()
         self._time = 0
         self._entries: list[tuple[int, bytes]] = []
         self._hashes: list[tuple[int, bytes]] = []
+        self._first: list[Any] = []
         self._next: SignedCheckpoint | None = None
 
     def restore(self, db: Database, state: State) -> None:
@@ -95,8 +103,8 @@ class Sequencer:
             if isinstance(projection, Loading):
                 projection.opened(db)
 
-    def append(self, db: Database, build: Build) -> list[Appended]:
-        """Build and stage entries; a plain job of the writer.
+    def append(self, db: Database, build: Build, staged: Staged | None = None) -> list[Appended]:
+        """Build and stage entries; a plain job of the writer. staged: see Staged.
 
         Raises what `build` raises, and EntryRefused when an entry is not canonical JSON of at most 65,535 bytes with
         the time it was given; then nothing is staged.
@@ -114,6 +122,11 @@ class Sequencer:
             self._time = time
             self._apply(db, index, entry, leaf)
             appended.append(Appended(index, time, entry, leaf))
+        if staged is not None:
+            try:
+                self._first.extend(staged(appended))
+            except Exception as error:
+                raise PoisonedBatchError("what belongs to new entries could not be prepared") from error
         return appended
 
     def before_commit(self, db: Database) -> None:
@@ -121,6 +134,10 @@ class Sequencer:
         if not self._entries:
             return
         self._step("staged")
+        if self._first:
+            assert self._keep is not None
+            self._keep(self._first)
+            self._step("kept")
         self._next = self._sign()
         before = self._durable.checkpoint
         try:
@@ -168,6 +185,7 @@ class Sequencer:
         self._time = checkpoint.time if checkpoint else 0
         self._entries = []
         self._hashes = []
+        self._first = []
         self._next = None
 
     def _apply(self, db: Database, index: int, entry: bytes, leaf: bytes) -> None:

@@ -176,12 +176,17 @@ def _shown(db: Database, value: bytes) -> None:
     db.conn.execute("INSERT OR IGNORE INTO openings (value) VALUES (?)", (value,))
 
 
-def load(db: Database, session: bytes) -> SessionState | None:
-    """Fold any session from the log, ended or not; None when the log has none of that name (32 bytes)."""
+def load(db: Database, session: bytes, end: int | None = None) -> SessionState | None:
+    """Fold any session from the log, ended or not; None when the log has none of that name (32 bytes).
+
+    end: fold only entries below this index.
+    """
     state = None
     size = 0
     contributed: dict[str, bytes] = {}
     for index, data in session_events(db, session):
+        if end is not None and index >= end:
+            break
         entry = parse_entry(data)
         if isinstance(entry, entries.Seal):
             state = sealed(index, session, entry)

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
+
+from sqlite_utils import Database
 
 from beacon.clock import Clock
 from beacon.errors import ApiError
+from beacon.log import reads
 from beacon.log.log import Log
 from beacon.log.sequencer import Appended
 from beacon.rounds.rounds import Rounds
-from beacon.sessions import rules
-from beacon.sessions.book import Book, load
+from beacon.sessions import rules, wire
+from beacon.sessions.book import Book, chain_info, load
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt
 from beacon.sessions.drawing import Drawers
 from beacon.sessions.requests import Written
 from beacon.sessions.state import SessionState, as_json
 from beacon.sessions.transcripts import Transcripts
+from beacon.store.private import Kept, KeptAnswer, KeptSeed
+from verifier import entries
 from verifier.drand import ChainInfo, VerifiedRound
+from verifier.encoding import lp
+from verifier.merkle import leaf_hash
+from verifier.seeds import sha256
 
 ENDED_KEPT: Final = 256
+_KEY: Final = lp(b"fair-beacon/idempotency-key")
 
 
 class Host(Protocol):
@@ -30,6 +40,19 @@ class Host(Protocol):
     def name(self) -> str: ...
     @property
     def sandbox(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """name: of a request, 32 bytes; fingerprint: of what it asks, 32 bytes."""
+
+    name: bytes
+    fingerprint: bytes
+
+    @classmethod
+    def of(cls, owner: str, key: str, what: str, body: bytes) -> Key:
+        """The key that `owner` (a host) chose for a request. what: the operation and its place; body: what it says."""
+        return cls(sha256(_KEY + lp(owner.encode()) + lp(key.encode())), sha256(lp(what.encode()) + lp(body)))
 
 
 class Context:
@@ -103,14 +126,85 @@ class Context:
         self.chain_of(state)
         return rules.open_session(state)
 
-    async def written(self, session: bytes, appended: Iterable[Appended]) -> Written:
-        """What a durable write gives back."""
-        state = await self.find(session)
-        info = self.chain_of(state).as_dict()
-        receipts = [await self.transcripts.receipt(item.index, item.entry, info) for item in appended]
-        return Written(session, self.as_json(state), receipts)
+    async def write(
+        self, build: Callable[[int], Sequence[bytes]], *, key: Key | None = None, seeds: Sequence[KeptSeed] = ()
+    ) -> list[Written]:
+        """Append what `build(time_ms)` gives, durably; seeds, and which request is answered, are kept before that.
+
+        An answer for each thing that was asked for, with the session as this write's last entry has left it; none when
+        nothing was built.
+        """
+        states: dict[bytes, SessionState] = {}
+
+        def staged(appended: Sequence[Appended]) -> list[Kept]:
+            for item in appended:
+                name = _session_of(item)
+                state = None if name is None else self.book.staged(name)
+                if state is not None:
+                    states[state.session] = state
+            answer = [_answer(key, appended)] if key is not None and appended else []
+            return [*seeds, *answer]
+
+        return await self._written(await self.log.append(build, staged), states)
+
+    async def again(self, first: int, count: int) -> list[Written]:
+        """The answers of a write whose entries are the `count` of them from log index `first` on: as they were."""
+        appended, states = await self.transcripts.read(lambda db: _logged(db, first, count))
+        return await self._written(appended, states)
+
+    async def _written(self, appended: Sequence[Appended], states: Mapping[bytes, SessionState]) -> list[Written]:
+        answers: list[Written] = []
+        for item in appended:
+            name = _session_of(item)
+            if name is None:
+                continue
+            state, entry = states[name], wire.parse(item.entry)
+            receipt = await self.transcripts.receipt(item.index, item.entry, await self.info_of(state))
+            if isinstance(entry, entries.Close) and answers and answers[-1].session == name:
+                answers[-1].receipts.append(receipt)
+                continue
+            written = Written(name, self.as_json(state), [receipt])
+            if isinstance(entry, entries.Draw):
+                written = replace(written, outcomes=list(entry.outcomes), first_n=entry.n)
+            elif isinstance(entry, entries.Call):
+                written = replace(written, call=entry)
+            answers.append(written)
+        return answers
+
+    async def info_of(self, state: SessionState) -> Mapping[str, Any]:
+        """The info of a session's chain, followed or not: its seven fields."""
+        chain = self._by_hash.get(state.seal.chain)
+        if chain is not None:
+            return chain.as_dict()
+        return await self.log.read(lambda db: chain_info(db, state.seal.chain)) or {}
 
     def as_json(self, state: SessionState) -> dict[str, Any]:
         """The JSON of a session."""
         chain = self._by_hash.get(state.seal.chain)
         return as_json(state, None if chain is None else chain.time)
+
+
+def _session_of(item: Appended) -> bytes | None:
+    """The session (32 bytes) that an entry belongs to; None for those of no session."""
+    entry = wire.parse(item.entry)
+    if isinstance(entry, entries.Seal):
+        return item.leaf_hash
+    return None if isinstance(entry, entries.Log | entries.Chain | entries.Round) else entry.session
+
+
+def _answer(key: Key, appended: Sequence[Appended]) -> KeptAnswer:
+    return KeptAnswer(key.name, key.fingerprint, appended[0].index, len(appended), appended[-1].leaf_hash)
+
+
+def _logged(db: Database, first: int, count: int) -> tuple[list[Appended], dict[bytes, SessionState]]:
+    logged = []
+    for index, data in enumerate(reads.entries(db, first, first + count), first):
+        entry = wire.parse(data)
+        logged.append(Appended(index, entry.time, data, leaf_hash(data)))
+    states = {}
+    for name in {_session_of(item) for item in logged} - {None}:
+        assert name is not None
+        state = load(db, name, first + count)
+        assert state is not None
+        states[name] = state
+    return logged, states

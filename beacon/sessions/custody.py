@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from cryptography.exceptions import InvalidTag
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from beacon.errors import ApiError
 from beacon.sessions.links import Links, Remembered
+from beacon.store.private import KeptSeed
 from verifier.seeds import SEED_BYTES, opens, sha256
 
 NONCE_BYTES: Final = 12
@@ -23,11 +25,11 @@ _CHECK: Final = sha256(b"fair-beacon/master-key-check")
 
 
 class SeedStore(Protocol):
-    """Where encrypted seeds are kept, by commitment (32 bytes). What `put` returned from is durable."""
+    """Where encrypted seeds are kept, by commitment (32 bytes). What `keep` returned from is durable; it blocks."""
 
-    async def put(self, commitment: bytes, nonce: bytes, ciphertext: bytes) -> None: ...
+    def keep(self, items: Sequence[KeptSeed]) -> None: ...
 
-    async def get(self, commitment: bytes) -> tuple[bytes, bytes] | None: ...
+    async def seed(self, commitment: bytes) -> KeptSeed | None: ...
 
 
 class Custody:
@@ -44,18 +46,17 @@ class Custody:
 
         A known text is kept encrypted beside the seeds, under a commitment that no seed opens.
         """
-        kept = await self._store.get(_CHECK)
+        kept = await self._store.seed(_CHECK)
         if kept is None:
-            nonce = os.urandom(NONCE_BYTES)
-            await self._store.put(_CHECK, nonce, self._cipher.encrypt(nonce, _CHECK, _CHECK))
+            await asyncio.to_thread(self._store.keep, [self._encrypt(_CHECK, _CHECK)])
             return True
         try:
-            return self._cipher.decrypt(kept[0], kept[1], _CHECK) == _CHECK
+            return self._cipher.decrypt(kept.nonce, kept.ciphertext, _CHECK) == _CHECK
         except (InvalidTag, ValueError):
             return False
 
-    async def make(self, links: int = 1) -> bytes:
-        """Make and keep a new seed, s_N of N = `links`; its commitment, 32 bytes."""
+    async def make(self, links: int = 1) -> KeptSeed:
+        """Make a new seed, s_N of N = `links`, encrypted; whoever publishes its commitment keeps it before."""
         seed = os.urandom(SEED_BYTES)
         if links == 1:
             commitment = sha256(seed)
@@ -63,13 +64,11 @@ class Custody:
             chain = await asyncio.to_thread(Links, seed, links)
             commitment = chain.commitment
             self._chains.keep(chain)
-        nonce = os.urandom(NONCE_BYTES)
-        await self._store.put(commitment, nonce, self._cipher.encrypt(nonce, seed, commitment))
-        return commitment
+        return self._encrypt(commitment, seed)
 
     async def open(self, commitment: bytes) -> bytes:
         """The seed (s_1, 32 bytes) of a match's commitment. Raises ApiError(seed-unavailable)."""
-        seed = self._decrypt(commitment, await self._store.get(commitment))
+        seed = self._decrypt(commitment, await self._store.seed(commitment))
         if not opens(seed, 1, commitment):
             raise ApiError("seed-unavailable", "what was kept does not open the commitment")
         return seed
@@ -79,7 +78,7 @@ class Custody:
         chain = self._chains.get(commitment)
         if chain is not None:
             return chain
-        seed = self._decrypt(commitment, await self._store.get(commitment))
+        seed = self._decrypt(commitment, await self._store.seed(commitment))
         chain = await asyncio.to_thread(Links, seed, links)
         if not hmac.compare_digest(chain.commitment, commitment):
             raise ApiError("seed-unavailable", "what was kept does not open the commitment")
@@ -90,10 +89,14 @@ class Custody:
         """A live session has ended: its chain is not kept in memory any more."""
         self._chains.forget(commitment)
 
-    def _decrypt(self, commitment: bytes, kept: tuple[bytes, bytes] | None) -> bytes:
+    def _encrypt(self, commitment: bytes, seed: bytes) -> KeptSeed:
+        nonce = os.urandom(NONCE_BYTES)
+        return KeptSeed(commitment, nonce, self._cipher.encrypt(nonce, seed, commitment))
+
+    def _decrypt(self, commitment: bytes, kept: KeptSeed | None) -> bytes:
         if kept is None:
             raise ApiError("seed-unavailable", "the private database holds no seed of this session")
         try:
-            return self._cipher.decrypt(kept[0], kept[1], commitment)
+            return self._cipher.decrypt(kept.nonce, kept.ciphertext, commitment)
         except (InvalidTag, ValueError):
             raise ApiError("seed-unavailable", "the seed does not decrypt under this master key") from None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from beacon.errors import ApiError
 from beacon.sessions import calls, draws, rules, wire
-from beacon.sessions.context import Context
-from beacon.sessions.requests import DrawRequest, Written
+from beacon.sessions.context import Context, Key
+from beacon.sessions.requests import DrawRequest, LinkRequest, Written
 from beacon.sessions.settling import outcomes
 from beacon.sessions.state import SessionState
 from verifier import entries
@@ -21,7 +20,7 @@ class Live:
     def __init__(self, context: Context) -> None:
         self._context: Final = context
 
-    async def call(self, state: SessionState, request: DrawRequest) -> Written:
+    async def call(self, state: SessionState, request: DrawRequest, key: Key | None) -> Written:
         """Log the call of the next draw: it names a round that does not exist yet."""
         if request.count != 1 or request.outcomes is not None:
             raise ApiError("draw-count", "a live session is called for one draw at a time, and the service draws it")
@@ -42,19 +41,17 @@ class Live:
             newest = context.known_time(chain, time)
             return [wire.encode(calls.call(context.staged(session), asked, chain, newest, time))]
 
-        appended = await context.log.append(build)
-        entry = wire.parse(appended[0].entry)
-        assert isinstance(entry, entries.Call)
-        return replace(await context.written(session, appended), call=entry)
+        return (await context.write(build, key=key))[0]
 
-    async def hand_in(self, state: SessionState, k: int, link: bytes, outcome: Any) -> Written:
-        """The draw of call k by its link (32 bytes). outcome: what the host says it is; refused if it is not so."""
+    async def hand_in(self, state: SessionState, request: LinkRequest, key: Key | None) -> Written:
+        """The draw of a call by its link; an outcome that the host says and that is not so is refused."""
         context, chain = self._context, self._context.chain_of(state)
         if not state.live or state.seal.custody != "host":
             raise ApiError("not-your-seed", "links are handed in for live sessions whose host holds the seed")
+        k, link = request.draw, request.link
         pending = calls.host_link(state, k, link, chain, context.clock.now())
         made = (await outcomes(context, draws.called(state, pending), link))[0]
-        if outcome is not None and outcome != made:
+        if request.outcome is not None and request.outcome != made:
             raise ApiError("outcome-wrong", f"link {k} gives another outcome", extra={"outcome": made})
 
         def build(time: int) -> list[bytes]:
@@ -62,5 +59,4 @@ class Live:
             staged = context.staged(state.session)
             return [wire.encode(calls.draw(staged, calls.host_link(staged, k, link, chain, time), link, made, time))]
 
-        appended = await context.log.append(build)
-        return replace(await context.written(state.session, appended), outcomes=[made], first_n=pending.call.n)
+        return (await context.write(build, key=key))[0]

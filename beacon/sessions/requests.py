@@ -90,7 +90,9 @@ Milliseconds = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 class Request(BaseModel):
     """Strict: no conversion of types, no unknown fields, and no input values in error messages."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        strict=True, extra="forbid", frozen=True, hide_input_in_errors=True, ser_json_bytes="base64"
+    )
 
 
 class ParticipantRequest(Request):

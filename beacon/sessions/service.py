@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, Final
 
 from beacon.errors import ApiError
-from beacon.log.sequencer import Appended
 from beacon.sessions import commands, draws, rules, wire
-from beacon.sessions.book import chain_info, session_events
-from beacon.sessions.context import Context, Host
+from beacon.sessions.book import session_events
+from beacon.sessions.context import Context, Host, Key
 from beacon.sessions.drawing import LIGHT
 from beacon.sessions.live import Live
-from beacon.sessions.requests import DrawRequest, SealRequest, Written
+from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest, Written
 from beacon.sessions.settling import append_planned
 from beacon.sessions.state import SessionState
 from beacon.settings import SessionSettings
 from verifier import entries
 from verifier.drand import ChainInfo
-from verifier.merkle import leaf_hash
 
 
 class Sessions:
@@ -43,7 +40,7 @@ class Sessions:
         self._default_chain: Final = default_chain
         self._defaults: Final = defaults
 
-    async def seal(self, host: Host, request: SealRequest) -> Written:
+    async def seal(self, host: Host, request: SealRequest, key: Key | None = None) -> Written:
         """Seal a session: the seed is kept before the seal is public."""
         context, chain = self._context, self._chain(host, request)
         await self._check_replaces(host, request)
@@ -59,7 +56,8 @@ class Sessions:
             return commands.seal(terms, commitment, host_seq, newest, self._defaults, time)
 
         wire.encode(decide(bytes(entries.HASH_BYTES), 1, context.clock.now()))
-        commitment = request.commitment or await context.custody.make(request.links_or_default)
+        seeds = [] if request.commitment is not None else [await context.custody.make(request.links_or_default)]
+        commitment = request.commitment or seeds[0].commitment
 
         def build(time: int) -> list[bytes]:
             if request.commitment is not None and context.book.has_commitment(commitment):
@@ -69,11 +67,10 @@ class Sessions:
                 return [seal]
             return [wire.encode(entries.Chain(time, chain.as_dict())), seal]
 
-        appended = await context.log.append(build)
-        return await context.written(appended[-1].leaf_hash, appended[-1:])
+        return (await context.write(build, key=key, seeds=seeds))[0]
 
     async def contribute(
-        self, host: Host | None, session: bytes, *, participant: str, entropy: bytes, signature: bytes | None
+        self, host: Host | None, session: bytes, request: ContributionRequest, key: Key | None = None
     ) -> Written:
         """Add a participant's entropy; when it is the last that is due, the close follows in the same write.
 
@@ -81,21 +78,22 @@ class Sessions:
         gives the receipts of the first one.
         """
         context = self._context
-        again = await self._repeated(host, session, entries.Contribution(0, session, participant, entropy, signature))
+        said = (session, request.participant, request.entropy, request.signature)
+        again = await self._repeated(host, session, entries.Contribution(0, *said))
         if again is not None:
             return again
         state = await self._contributable(host, session)
         chain = context.chain_of(state)
-        draft = entries.Contribution(context.clock.now(), session, participant, entropy, signature)
+        draft = entries.Contribution(context.clock.now(), *said)
         rules.contribution(state, draft, context.known_time(chain, draft.time))
         await asyncio.to_thread(rules.contributor, state.seal, session, draft)
 
         def build(time: int) -> list[bytes]:
             newest = context.known_time(chain, time)
-            entry = entries.Contribution(time, session, participant, entropy, signature)
+            entry = entries.Contribution(time, *said)
             return [wire.encode(item) for item in commands.contribute(context.staged(session), entry, chain, newest)]
 
-        return await context.written(session, await context.log.append(build))
+        return (await context.write(build, key=key))[0]
 
     async def _contributable(self, host: Host | None, session: bytes) -> SessionState:
         if host is not None:
@@ -112,31 +110,33 @@ class Sessions:
         foreign = not state.seal.open if host is None else state.seal.host != host.name
         if foreign or state.contributions.get(asked.participant) != asked.entropy:
             return None
-        logged = []
+        first = last = None
         for index, data in await context.transcripts.read(lambda db: list(session_events(db, session))):
             entry = wire.parse(data)
             if isinstance(entry, entries.Contribution) and entry.participant == asked.participant:
                 if entry.signature != asked.signature:
                     return None
-                logged.append(Appended(index, entry.time, data, leaf_hash(data)))
-            elif isinstance(entry, entries.Close) and logged and index == logged[0].index + 1:
-                logged.append(Appended(index, entry.time, data, leaf_hash(data)))
-        return await context.written(session, logged)
+                first = last = index
+            elif isinstance(entry, entries.Close) and last is not None and index == last + 1:
+                last = index
+        assert first is not None
+        assert last is not None
+        return (await context.again(first, last - first + 1))[0]
 
-    async def draw(self, host: Host, session: bytes, request: DrawRequest) -> Written:
+    async def draw(self, host: Host, session: bytes, request: DrawRequest, key: Key | None = None) -> Written:
         """Make the next draws of a match's recipe, or call the next draw of a live session."""
         state = await self._context.own(host, session)
         if state.live:
-            return await self._live.call(state, request)
+            return await self._live.call(state, request, key)
         if request.contributions or request.draw is not None:
             raise ApiError("not-live", "contributions and `draw` are for the calls of live sessions")
         if state.seal.custody == "host":
-            return await self._claim(state, request)
+            return await self._claim(state, request, key)
         if request.outcomes is not None:
             raise ApiError("not-your-seed", "the service holds the seed, and says what was drawn")
-        return await self._draw(host, state, request)
+        return await self._draw(host, state, request, key)
 
-    async def _draw(self, host: Host, state: SessionState, request: DrawRequest) -> Written:
+    async def _draw(self, host: Host, state: SessionState, request: DrawRequest, key: Key | None) -> Written:
         """Heavy draws are made before their entry, and again if others came between."""
         context, chain = self._context, self._context.chain_of(state)
         seed = await context.custody.open(state.seal.commitment)
@@ -144,17 +144,22 @@ class Sessions:
             context.no_doubt(chain)
             asked = draws.asked(state, request.recipe, request.count, chain, context.clock.now())
             ready = await context.drawers.make(asked, seed) if asked.work > LIGHT else None
-            written = await self._drawn(state, asked, seed, ready, request)
+            written = await self._drawn(state, asked, seed, ready, request, key)
             if written is not None:
                 return written
             state = await context.own(host, state.session)
 
     async def _drawn(
-        self, state: SessionState, asked: draws.Drawing, seed: bytes, ready: list[Any] | None, request: DrawRequest
+        self,
+        state: SessionState,
+        asked: draws.Drawing,
+        seed: bytes,
+        ready: list[Any] | None,
+        request: DrawRequest,
+        key: Key | None,
     ) -> Written | None:
         """Append the draws; None if others took their numbers while heavy ones were made."""
         context, chain = self._context, self._context.chain_of(state)
-        made: list[Any] = []
 
         def build(time: int) -> list[bytes]:
             context.no_doubt(chain)
@@ -162,17 +167,13 @@ class Sessions:
             _check_number(request, now.first)
             if ready is not None and now != asked:
                 return []
-            made[:] = ready if ready is not None else now.outcomes(seed)
+            made = ready if ready is not None else now.outcomes(seed)
             return [wire.encode(entries.Draw(time, state.session, now.name, now.first, request.purpose, tuple(made)))]
 
-        appended = await context.log.append(build)
-        if not appended:
-            return None
-        entry = wire.parse(appended[0].entry)
-        assert isinstance(entry, entries.Draw)
-        return replace(await context.written(state.session, appended), outcomes=made, first_n=entry.n)
+        written = await context.write(build, key=key)
+        return written[0] if written else None
 
-    async def _claim(self, state: SessionState, request: DrawRequest) -> Written:
+    async def _claim(self, state: SessionState, request: DrawRequest, key: Key | None) -> Written:
         """Custody `host`: the outcomes are the host's claim until its seed is revealed."""
         context, chain = self._context, self._context.chain_of(state)
         outcomes = request.outcomes
@@ -186,16 +187,13 @@ class Sessions:
             _check_number(request, entry.n)
             return [wire.encode(entry)]
 
-        appended = await context.log.append(build)
-        entry = wire.parse(appended[0].entry)
-        assert isinstance(entry, entries.Draw)
-        return replace(await context.written(state.session, appended), outcomes=list(outcomes), first_n=entry.n)
+        return (await context.write(build, key=key))[0]
 
-    async def hand_in(self, host: Host, session: bytes, *, k: int, link: bytes, outcome: Any) -> Written:
-        """Custody `host`, live: the link of call k (32 bytes), which makes its draw."""
-        return await self._live.hand_in(await self._context.own(host, session), k, link, outcome)
+    async def hand_in(self, host: Host, session: bytes, request: LinkRequest, key: Key | None = None) -> Written:
+        """Custody `host`, live: the link of a call, which makes its draw."""
+        return await self._live.hand_in(await self._context.own(host, session), request, key)
 
-    async def reveal(self, host: Host, session: bytes, seed: bytes | None = None) -> Written:
+    async def reveal(self, host: Host, session: bytes, seed: bytes | None = None, key: Key | None = None) -> Written:
         """End a session: its seed is public from now on. seed: of a match whose host holds it, 32 bytes."""
         context, state = self._context, await self._context.own(host, session)
         chain, held = context.chain_of(state), state.seal.custody == "host"
@@ -204,14 +202,16 @@ class Sessions:
         rules.reveal(state, chain, context.clock.now())
         if state.live:
             _no_seed(seed, "a live session's links are public already")
-            return await self._end(state, lambda now, time: commands.reveal(now, chain, "service", _last(now), time))
+            return await self._end(
+                state, lambda now, time: commands.reveal(now, chain, "service", _last(now), time), key
+            )
         if not held:
             _no_seed(seed, "the service holds the seed, and reveals it")
             kept = await context.custody.open(state.seal.commitment)
-            return await self._end(state, lambda now, time: commands.reveal(now, chain, "service", kept, time))
+            return await self._end(state, lambda now, time: commands.reveal(now, chain, "service", kept, time), key)
         given = rules.hosts_seed(state, seed)
         await self._draw_plan(state, given)
-        return await self._end(state, lambda now, time: commands.reveal(now, chain, "host", given, time))
+        return await self._end(state, lambda now, time: commands.reveal(now, chain, "host", given, time), key)
 
     async def _draw_plan(self, state: SessionState, seed: bytes) -> None:
         """The plan of a host's own seed is drawn just before its reveal (6.7)."""
@@ -219,7 +219,7 @@ class Sessions:
             await append_planned(self._context, state, asked, seed)
             state = rules.open_session(await self._context.find(state.session))
 
-    async def void(self, host: Host, session: bytes) -> Written:
+    async def void(self, host: Host, session: bytes, key: Key | None = None) -> Written:
         """Give a session up before its round exists, or its first call."""
         context, state = self._context, await self._context.own(host, session)
         chain = context.chain_of(state)
@@ -229,7 +229,7 @@ class Sessions:
         def decide(now: SessionState, time: int) -> entries.SessionEntry:
             return commands.void(now, chain, context.known_time(chain, time), seed, time)
 
-        return await self._end(state, decide)
+        return await self._end(state, decide, key)
 
     async def view(self, session: bytes) -> dict[str, Any]:
         """The JSON of a session."""
@@ -240,8 +240,7 @@ class Sessions:
         context, state = self._context, await self._context.find(session)
         for shown, entry in await context.transcripts.read(lambda db: list(session_events(db, session))):
             if shown == index:
-                info = await context.log.read(lambda db: chain_info(db, state.seal.chain))
-                return await context.transcripts.receipt(index, entry, info or {})
+                return await context.transcripts.receipt(index, entry, await context.info_of(state))
         raise ApiError("not-found", f"the session has no entry {index}")
 
     async def transcript(self, session: bytes) -> bytes:
@@ -251,14 +250,16 @@ class Sessions:
             raise ApiError("session-unknown", f"no session {session.hex()}")
         return document
 
-    async def _end(self, state: SessionState, decide: Callable[[SessionState, int], entries.SessionEntry]) -> Written:
+    async def _end(
+        self, state: SessionState, decide: Callable[[SessionState, int], entries.SessionEntry], key: Key | None
+    ) -> Written:
         context, chain = self._context, self._context.chain_of(state)
 
         def build(time: int) -> list[bytes]:
             context.no_doubt(chain)
             return [wire.encode(decide(context.staged(state.session), time))]
 
-        return await context.written(state.session, await context.log.append(build))
+        return (await context.write(build, key=key))[0]
 
     def _chain(self, host: Host, request: SealRequest) -> ChainInfo:
         wanted = self._default_chain if request.chain is None else request.chain

@@ -1,4 +1,5 @@
-"""private.db: what the operator keeps. Hosts, tokens as hashes, seeds encrypted under a key that is not in here.
+"""private.db: what the operator keeps. Hosts, tokens as hashes, seeds encrypted under a key that is not in here,
+and which entries answered which request.
 
 A seed is durable here before its seal is public, so a crash leaves at worst a seed that nobody refers to.
 """
@@ -33,13 +34,19 @@ SEEDS: Final = (
     BEGIN SELECT RAISE(ABORT, 'a seed keeps its commitment'); END""",
 )
 
+ANSWERS: Final = (
+    """CREATE TABLE answers (key BLOB PRIMARY KEY CHECK (length(key) = 32), request BLOB NOT NULL
+    CHECK (length(request) = 32), first INTEGER NOT NULL, count INTEGER NOT NULL, leaf BLOB NOT NULL
+    CHECK (length(leaf) = 32), created INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
+)
+
 migrations = Migrations("fair-beacon-private")
 
 
 @migrations()
 def m001_private(db: Database) -> None:
     """Create everything of the first version."""
-    for statement in (*HOSTS, *SEEDS):
+    for statement in (*HOSTS, *SEEDS, *ANSWERS):
         db.execute(statement)
 
 

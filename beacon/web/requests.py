@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, Final, TypeVar
 
 from aiohttp import hdrs, web
 from pydantic import BaseModel, ValidationError
 
 from beacon.errors import PROBLEMS, ApiError
+from beacon.sessions.context import Key
 from beacon.web.services import HOST, SERVICES, Host
 from verifier.encoding import parse_document_json, parse_hex
 from verifier.errors import Code, FormatError
 
 MAX_TOKEN: Final = 256
 MAX_ERRORS: Final = 20
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
+_KEY: Final = re.compile(r"[!-~]{1,255}")
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -40,6 +44,23 @@ def session_id(request: web.Request) -> bytes:
         return parse_hex(request.match_info["session"], 32)
     except FormatError as error:
         raise ApiError("session-unknown", "A session is named by 64 lower-case hex digits.") from error
+
+
+def idempotency_key(request: web.Request, owner: str, body: BaseModel) -> Key | None:
+    """The key that the caller chose for this write, for what its body says; None without the header.
+
+    owner: the host, or nobody: then the key is the address's alone. Raises ApiError(idempotency-key-invalid).
+    """
+    values = request.headers.getall(IDEMPOTENCY_KEY, [])
+    if not values:
+        return None
+    key = values[0].strip()
+    if len(key) > 1 and key[0] == key[-1] == '"':
+        key = key[1:-1]
+    if len(values) > 1 or not _KEY.fullmatch(key):
+        raise ApiError("idempotency-key-invalid", "One Idempotency-Key of 1 to 255 printable ASCII characters is due.")
+    said = body.model_dump_json(exclude_unset=True).encode()
+    return Key.of(owner or f"nobody {request.path}", key, f"{request.method} {request.path}", said)
 
 
 async def read_model(request: web.Request, model: type[M], *, empty_allowed: bool = False) -> M:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,8 @@ from aiohttp import web
 
 from beacon.log.log import Log
 from beacon.rounds.rounds import ChainStatus
-from beacon.sessions.requests import DrawRequest, SealRequest, Written
+from beacon.sessions.context import Key
+from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest, Written
 from beacon.sessions.waiting import Waiting
 from beacon.settings import Settings
 from verifier.drand import ChainInfo, VerifiedRound
@@ -36,17 +37,27 @@ class Hosts(Protocol):
 class Sessions(Protocol):
     """The commands and views of sessions. `session` is 32 bytes. Each raises ApiError, and the store's errors."""
 
-    async def seal(self, host: Host, request: SealRequest) -> Written: ...
+    async def seal(self, host: Host, request: SealRequest, key: Key | None = None) -> Written: ...
     async def contribute(
-        self, host: Host | None, session: bytes, *, participant: str, entropy: bytes, signature: bytes | None
+        self, host: Host | None, session: bytes, request: ContributionRequest, key: Key | None = None
     ) -> Written: ...
-    async def draw(self, host: Host, session: bytes, request: DrawRequest) -> Written: ...
-    async def hand_in(self, host: Host, session: bytes, *, k: int, link: bytes, outcome: Any) -> Written: ...
-    async def reveal(self, host: Host, session: bytes, seed: bytes | None = None) -> Written: ...
-    async def void(self, host: Host, session: bytes) -> Written: ...
+    async def draw(self, host: Host, session: bytes, request: DrawRequest, key: Key | None = None) -> Written: ...
+    async def hand_in(self, host: Host, session: bytes, request: LinkRequest, key: Key | None = None) -> Written: ...
+    async def reveal(
+        self, host: Host, session: bytes, seed: bytes | None = None, key: Key | None = None
+    ) -> Written: ...
+    async def void(self, host: Host, session: bytes, key: Key | None = None) -> Written: ...
     async def view(self, session: bytes) -> dict[str, Any]: ...
     async def receipt(self, session: bytes, index: int) -> dict[str, Any]: ...
     async def transcript(self, session: bytes) -> bytes: ...
+
+
+class Answers(Protocol):
+    """Gives the first answer of a request with an idempotency key again, or lets it act."""
+
+    async def once(
+        self, key: Key | None, act: Callable[[Key | None], Awaitable[Sequence[Written]]]
+    ) -> Sequence[Written]: ...
 
 
 class Rounds(Protocol):
@@ -90,6 +101,7 @@ class Services:
 
     sessions: Sessions
     waiting: Waiting
+    answers: Answers
     log: Log
     vkey: str
     rounds: Rounds

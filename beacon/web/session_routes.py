@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from pydantic import BaseModel
 
 from beacon.errors import ApiError
+from beacon.sessions.context import Key
 from beacon.sessions.requests import (
     ContributionRequest,
     DrawRequest,
@@ -17,7 +20,7 @@ from beacon.sessions.requests import (
     Written,
 )
 from beacon.web import waits
-from beacon.web.requests import authenticate, read_model, session_id
+from beacon.web.requests import authenticate, idempotency_key, read_model, session_id
 from beacon.web.services import SERVICES
 from verifier.encoding import encode_json, parse_decimal
 from verifier.errors import FormatError
@@ -30,7 +33,7 @@ async def seal(request: web.Request) -> web.Response:
     """Seal a session: its seed's commitment, its round and its terms are in the log before the answer."""
     host = await authenticate(request)
     body = await read_model(request, SealRequest)
-    written = await request.app[SERVICES].sessions.seal(host, body)
+    written = await once(request, host.name, body, lambda key: request.app[SERVICES].sessions.seal(host, body, key))
     return _written(written, headers={"Location": f"/v1/sessions/{written.session.hex()}"})
 
 
@@ -48,13 +51,15 @@ async def view(request: web.Request) -> web.Response:
 
 @routes.post("/v1/sessions/{session}/contributions")
 async def contribute(request: web.Request) -> web.Response:
-    """Add one participant's entropy; the last one that is due closes the contributions, which has its own receipt."""
-    host = await authenticate(request)
-    session = session_id(request)
+    """Add one participant's entropy; the last one that is due closes the contributions, which has its own receipt.
+
+    Open sessions take contributions without a token.
+    """
+    host = await authenticate(request) if hdrs.AUTHORIZATION in request.headers else None
+    sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, ContributionRequest)
-    written = await request.app[SERVICES].sessions.contribute(
-        host, session, participant=body.participant, entropy=body.entropy, signature=body.signature
-    )
+    owner = "" if host is None else host.name
+    written = await once(request, owner, body, lambda key: sessions.contribute(host, session, body, key))
     answer = _state(written) | {"receipt": written.receipts[0]}
     if len(written.receipts) > 1:
         answer["close_receipt"] = written.receipts[1]
@@ -69,7 +74,7 @@ async def draw(request: web.Request) -> web.Response:
     waits.only(request, "wait")
     seconds = waits.seconds(request)
     body = await read_model(request, DrawRequest)
-    written = await services.sessions.draw(host, session, body)
+    written = await once(request, host.name, body, lambda key: services.sessions.draw(host, session, body, key))
     if written.call is not None and seconds:
         written = await services.waiting.drawn(written, seconds, waits.gone(request))
     return _drawn(written)
@@ -79,28 +84,27 @@ async def draw(request: web.Request) -> web.Response:
 async def hand_in(request: web.Request) -> web.Response:
     """Live, of a host that holds the seed: the link of a call whose round is in, which makes its draw."""
     host = await authenticate(request)
-    session = session_id(request)
+    sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, LinkRequest)
-    sessions = request.app[SERVICES].sessions
-    return _drawn(await sessions.hand_in(host, session, k=body.draw, link=body.link, outcome=body.outcome))
+    return _drawn(await once(request, host.name, body, lambda key: sessions.hand_in(host, session, body, key)))
 
 
 @routes.post("/v1/sessions/{session}/reveal")
 async def reveal(request: web.Request) -> web.Response:
     """End a session: its seed is published."""
     host = await authenticate(request)
-    session = session_id(request)
+    sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, RevealRequest, empty_allowed=True)
-    return _written(await request.app[SERVICES].sessions.reveal(host, session, body.seed))
+    return _written(await once(request, host.name, body, lambda key: sessions.reveal(host, session, body.seed, key)))
 
 
 @routes.post("/v1/sessions/{session}/void")
 async def void(request: web.Request) -> web.Response:
     """Give a session up before its round exists."""
     host = await authenticate(request)
-    session = session_id(request)
-    await read_model(request, VoidRequest)
-    return _written(await request.app[SERVICES].sessions.void(host, session))
+    sessions, session = request.app[SERVICES].sessions, session_id(request)
+    body = await read_model(request, VoidRequest)
+    return _written(await once(request, host.name, body, lambda key: sessions.void(host, session, key)))
 
 
 @routes.get("/v1/sessions/{session}/receipts/{index}")
@@ -125,6 +129,17 @@ def json_response(value: dict[str, Any], *, status: int = 200, headers: dict[str
     return web.Response(
         body=encode_json(value), status=status, content_type="application/json", charset="utf-8", headers=headers
     )
+
+
+async def once(
+    request: web.Request, owner: str, body: BaseModel, act: Callable[[Key | None], Awaitable[Written]]
+) -> Written:
+    """What a write gives, or gave when it was first made with this `Idempotency-Key`."""
+
+    async def all_of(key: Key | None) -> Sequence[Written]:
+        return [await act(key)]
+
+    return (await request.app[SERVICES].answers.once(idempotency_key(request, owner, body), all_of))[0]
 
 
 def _written(written: Written, *, headers: dict[str, str] | None = None) -> web.Response:
