@@ -12,6 +12,7 @@ from beacon.store.seeds import SeedStore
 
 from beacon.sessions.book import Book
 from beacon.store.errors import StoreError
+from beacon.store.private import PrivateStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.schema import open_readonly
@@ -38,7 +39,7 @@ class Both:
         try:
             self.reader = Reader(folder / "private.db")
             clock = FakeClock(QUICKNET.time(FIRST) + 500)
-            seeds = SeedStore(self.private, self.reader, clock)
+            seeds = PrivateStore(self.private, self.reader, clock)
             path = folder / "log.db"
             self.service = Service(folder, clock, ReplayedRounds(clock), seeds, mark=mark_of(path), **(log or {}))
         except BaseException:
@@ -47,7 +48,7 @@ class Both:
 
     async def seal(self, label):
         """What was acknowledged: index -> the exact entry."""
-        written = await self.service.seal(ALICE, label=label, **SEALED)
+        written = await self.service.seal(label=label, **SEALED)
         (event,) = parse_transcript(json.dumps(written.receipts[0]).encode()).events
         return {event.index: event.data}
 

@@ -70,16 +70,13 @@ class PrivateStore:
 
     def _insert(self, db: Database, items: Sequence[Kept]) -> None:
         created = self._clock.now()
-        seeds = [
-            (item.commitment, item.nonce, item.ciphertext, created) for item in items if isinstance(item, KeptSeed)
-        ]
-        answers = [
-            (item.key, item.request, item.first, item.count, item.leaf, created)
-            for item in items
-            if isinstance(item, KeptAnswer)
-        ]
-        try:
-            db.conn.executemany("INSERT INTO seeds VALUES (?, ?, ?, ?)", seeds)
-        except sqlite3.IntegrityError as error:
-            raise SeedExists("there is a seed under one of these commitments") from error
-        db.conn.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", answers)
+        for item in items:
+            if isinstance(item, KeptSeed):
+                row: tuple[object, ...] = (item.commitment, item.nonce, item.ciphertext, created)
+                try:
+                    db.conn.execute("INSERT INTO seeds VALUES (?, ?, ?, ?)", row)
+                except sqlite3.IntegrityError as error:
+                    raise SeedExists(f"there is a seed under {item.commitment.hex()}") from error
+            else:
+                row = (item.key, item.request, item.first, item.count, item.leaf, created)
+                db.conn.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
