@@ -8,8 +8,6 @@ import resource
 import signal
 from contextlib import closing
 
-from beacon.store.seeds import SeedStore
-
 from beacon.sessions.book import Book
 from beacon.store.errors import StoreError
 from beacon.store.private import PrivateStore
