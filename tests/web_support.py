@@ -30,6 +30,7 @@ async def web_of(running, *, waiting=None, **more):
     app = build_web(settings)
     app[SERVICES] = Services(
         sessions=running.sessions,
+        answers=running.answers,
         waiting=running.waiting,
         log=running.log,
         vkey=str(running.vkey),

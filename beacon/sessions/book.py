@@ -196,6 +196,7 @@ def load(db: Database, session: bytes, end: int | None = None) -> SessionState |
             size = grown(replace(state, size=size), len(data)).size
         if isinstance(entry, entries.Contribution):
             contributed[entry.participant] = entry.entropy
+            state = replace(state, last_index=index)
         elif isinstance(entry, entries.Round):
             state = anchored(state, entry.round, LoggedRound(index, entry.time, entry.signature))
         else:
