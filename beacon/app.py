@@ -34,9 +34,11 @@ from beacon.store.private import PrivateStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.rounds import SqliteRounds
+from beacon.store.webhooks import WebhookStore
 from beacon.store.writer import Writer
 from beacon.web.application import build_web
 from beacon.web.services import SERVICES, Chain, Services
+from beacon.webhooks.webhooks import Webhooks
 
 _logger = logs.get(__name__)
 
@@ -115,6 +117,10 @@ def create_app(
                 default_chain=settings.default_chain,
                 defaults=settings.sessions,
             )
+            webhooks = Webhooks(log, WebhookStore(private, private_reader, clock), master_key, clock, settings.webhooks)
+            book.listen(webhooks.told)
+            await webhooks.start()
+            stack.push_async_callback(webhooks.stop)
             changes = Changes()
             book.listen(changes.told)
             keeper = Keeper(context)
@@ -129,6 +135,7 @@ def create_app(
                 vkey=str(signer.vkey),
                 rounds=rounds,
                 hosts=HostStore(private, private_reader, clock),
+                webhooks=webhooks,
                 chains=tuple(Chain(name, info, name in sandbox_only) for name, info in chains.items()),
                 settings=settings,
                 stopped=lambda: log.writer.stopped or private.stopped or _failure(keeping),

@@ -128,6 +128,27 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             True,
             "Close some, or connect again after `Retry-After` seconds.",
         ),
+        # Webhooks
+        "webhook-unknown": Problem(
+            404, "This host has no such webhook", None, False, "Use an `id` that `GET /v1/webhooks` lists."
+        ),
+        "webhook-url-invalid": Problem(
+            422,
+            "Nothing can be sent to that URL",
+            None,
+            False,
+            "Give an https URL of a host on the public internet; the operator may allow others.",
+        ),
+        "webhook-exists": Problem(
+            409,
+            "This host has a webhook with this URL already",
+            None,
+            False,
+            "Use it: `GET /v1/webhooks` lists it, and rotating its secret shows a new one.",
+        ),
+        "too-many-webhooks": Problem(
+            409, "There are as many webhooks as there may be", None, False, "Delete one that is not needed."
+        ),
         # Chains and rounds
         "chain-unknown": Problem(
             404, "This service does not follow that chain", None, False, "Use a chain of `GET /v1/chains`."

@@ -7,6 +7,7 @@ the nearest name that exists. Secrets are no settings: they are files of their o
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import re
 import stat
@@ -143,6 +144,37 @@ class WaitingSettings(Section):
     )
 
 
+def _check_networks(text: str) -> str:
+    for part in text.split():
+        try:
+            ipaddress.ip_network(part)
+        except ValueError:
+            raise ValueError(f"{part!r} is no network, as 10.0.0.0/8 and fd00::/8 are") from None
+    return text
+
+
+class WebhookSettings(Section):
+    """What is sent to hosts' webhooks, and where to."""
+
+    per_host: int = Field(default=8, ge=0, le=100, description="Webhooks that a host may have; 0: none.")
+    retry_ms: int = Field(
+        default=3 * DAY_MS,
+        ge=0,
+        le=30 * DAY_MS,
+        description="Milliseconds for which a delivery is tried again before it is given up.",
+    )
+    timeout_ms: int = Field(
+        default=15_000, ge=100, le=60_000, description="Milliseconds that a receiver has for its answer."
+    )
+    allow_http: bool = Field(default=False, description="Whether webhooks may go without TLS. For tests.")
+    allow_networks: Annotated[str, AfterValidator(_check_networks)] = Field(
+        default="",
+        description="Networks, separated by spaces, to which webhooks may go besides the public internet, "
+        "such as 10.20.0.0/16. A host can have requests sent there.",
+        examples=["10.20.0.0/16"],
+    )
+
+
 class SessionSettings(Section):
     """Defaults for what a seal request leaves out."""
 
@@ -195,6 +227,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     waiting: WaitingSettings = Field(default_factory=WaitingSettings)
     sessions: SessionSettings = Field(default_factory=SessionSettings)
+    webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     logging: LoggingSettings = Field(default_factory=LoggingSettings)
     chains: list[ChainSettings] = Field(default_factory=_default_chains, min_length=1, max_length=16)
 

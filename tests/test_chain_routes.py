@@ -65,8 +65,8 @@ async def world(aiohttp_client, clock):
         settings = Settings(origin="o.example")
         app = build_web(settings)
         app[SERVICES] = Services(
-            sessions=None, answers=None, waiting=Waiting(None, Changes()), log=BEGUN, vkey="", rounds=rounds, hosts=None, stopped=lambda: None,
-            settings=settings, chains=(Chain("quicknet", QUICKNET, sandbox_only=False),),
+            sessions=None, answers=None, waiting=Waiting(None, Changes()), log=BEGUN, vkey="", rounds=rounds, hosts=None, webhooks=None,
+            stopped=lambda: None, settings=settings, chains=(Chain("quicknet", QUICKNET, sandbox_only=False),),
         )  # fmt: skip
         client = await aiohttp_client(app)
         yield World(client, rounds, server, rounds._followers[HASH].waiters)

@@ -255,6 +255,7 @@ def free_services(stopped: list[str]) -> Services:
         vkey="",
         rounds=None,  # type: ignore[arg-type]
         hosts=None,  # type: ignore[arg-type]
+        webhooks=None,  # type: ignore[arg-type]
         chains=(),
         settings=Settings.model_construct(origin=ORIGIN),
         stopped=lambda: stopped[0] if stopped else None,

@@ -196,6 +196,7 @@ async def world(aiohttp_client: Callable[..., Awaitable[Client]], output: io.Str
         vkey=str(SIGNER.vkey),
         rounds=rounds,
         hosts=FakeHosts(),
+        webhooks=None,  # type: ignore[arg-type]
         chains=(Chain("quicknet", QUICKNET, sandbox_only=False),),
         settings=Settings(origin="o.example", limits=LimitSettings(body_bytes=4096, body_ms=200)),
         stopped=lambda: stopped[0] if stopped else None,

@@ -24,7 +24,7 @@ def headers(host=ALICE):
 
 
 @contextlib.asynccontextmanager
-async def web_of(running, *, waiting=None, **more):
+async def web_of(running, *, waiting=None, webhooks=None):
     """A client of the API of a service (`tests.session_support.service`)."""
     settings = Settings(origin=ORIGIN, waiting=WaitingSettings(**waiting or {}))
     app = build_web(settings)
@@ -39,7 +39,7 @@ async def web_of(running, *, waiting=None, **more):
         chains=(Chain("real", QUICKNET, sandbox_only=False),),
         settings=settings,
         stopped=lambda: None,
-        **more,
+        webhooks=webhooks,
     )
     async with TestClient(TestServer(app)) as client:
         yield client

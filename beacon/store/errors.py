@@ -95,3 +95,15 @@ class NameRefused(StoreError):
     """Not a name that a host can have (rule 3.5)."""
 
     code = "name-refused"
+
+
+class WebhookExists(StoreError):
+    """The host has a webhook with this URL."""
+
+    code = "webhook-exists"
+
+
+class WebhookLimit(StoreError):
+    """The host has as many webhooks as it may have."""
+
+    code = "too-many-webhooks"

@@ -75,6 +75,7 @@ DERIVED: Final = {
     "session_entries": (
         """CREATE TABLE session_entries (session BLOB NOT NULL, i INTEGER NOT NULL, PRIMARY KEY (session, i))
         STRICT, WITHOUT ROWID""",
+        "CREATE INDEX session_entries_by_index ON session_entries (i)",
     ),
     "round_entries": (
         """CREATE TABLE round_entries (chain BLOB NOT NULL, round INTEGER NOT NULL, i INTEGER NOT NULL,

@@ -40,13 +40,25 @@ ANSWERS: Final = (
     CHECK (length(leaf) = 32), created INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
 )
 
+WEBHOOKS: Final = (
+    """CREATE TABLE webhooks (id TEXT PRIMARY KEY, host TEXT NOT NULL REFERENCES hosts (name), url TEXT NOT NULL,
+    types TEXT NOT NULL, created INTEGER NOT NULL, position INTEGER NOT NULL, failing_since INTEGER, disabled INTEGER,
+    nonce BLOB NOT NULL, ciphertext BLOB NOT NULL, old_nonce BLOB, old_ciphertext BLOB, old_until INTEGER,
+    UNIQUE (host, url)) STRICT""",
+    """CREATE TABLE webhook_deliveries (webhook TEXT NOT NULL REFERENCES webhooks (id), i INTEGER NOT NULL,
+    session BLOB NOT NULL, type TEXT NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('delivered', 'retrying', 'failed')),
+    attempts INTEGER NOT NULL, first INTEGER, last INTEGER NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (webhook, i))
+    STRICT, WITHOUT ROWID""",
+)
+
 migrations = Migrations("fair-beacon-private")
 
 
 @migrations()
 def m001_private(db: Database) -> None:
     """Create everything of the first version."""
-    for statement in (*HOSTS, *SEEDS, *ANSWERS):
+    for statement in (*HOSTS, *SEEDS, *ANSWERS, *WEBHOOKS):
         db.execute(statement)
 
 

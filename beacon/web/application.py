@@ -5,7 +5,16 @@ from __future__ import annotations
 from aiohttp import web
 
 from beacon.settings import Settings
-from beacon.web import chain_routes, event_routes, health_routes, log_routes, metrics_routes, session_routes, waits
+from beacon.web import (
+    chain_routes,
+    event_routes,
+    health_routes,
+    log_routes,
+    metrics_routes,
+    session_routes,
+    waits,
+    webhook_routes,
+)
 from beacon.web.middleware import add_headers, observe
 
 
@@ -17,6 +26,14 @@ def build_web(settings: Settings) -> web.Application:
     app[waits.SEATS] = waits.Seats(settings.waiting.listeners, settings.waiting.listeners_per_address)
     app.on_shutdown.append(chain_routes.release)
     app.on_shutdown.append(waits.release)
-    for module in (session_routes, event_routes, chain_routes, log_routes, health_routes, metrics_routes):
+    for module in (
+        session_routes,
+        event_routes,
+        webhook_routes,
+        chain_routes,
+        log_routes,
+        health_routes,
+        metrics_routes,
+    ):
         app.add_routes(module.routes)
     return app

@@ -14,6 +14,7 @@ from beacon.sessions.context import Key
 from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest, Written
 from beacon.sessions.waiting import Waiting
 from beacon.settings import Settings
+from beacon.webhooks.webhooks import Webhooks
 from verifier.drand import ChainInfo, VerifiedRound
 
 
@@ -106,6 +107,7 @@ class Services:
     vkey: str
     rounds: Rounds
     hosts: Hosts
+    webhooks: Webhooks
     chains: tuple[Chain, ...]
     settings: Settings
     stopped: Callable[[], str | None]
