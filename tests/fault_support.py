@@ -6,6 +6,7 @@ STEPS = (
     "begun",
     "jobs-done",
     "staged",
+    "projected",
     "entries-written",
     "hashes-written",
     "checkpoint-written",

@@ -48,6 +48,9 @@ class Index:
             db.execute("INSERT INTO session_entries VALUES (?, ?)", [bytes.fromhex(fields["session"]), index])
             self.staged.append(index)
 
+    def before_commit(self, db):
+        pass
+
     def committed(self):
         self.calls.append("committed")
         self.durable |= dict.fromkeys(self.staged, SESSION.upper())

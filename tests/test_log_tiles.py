@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlite_utils import Database
 
-from beacon.log.sequencer import insert_pairs
 from beacon.log.tiles import tile_bytes
 from beacon.log.tree import Edge
 from beacon.store.errors import LogDamaged
 from beacon.store.log_schema import LOG_SCHEMA
+from beacon.store.rows import insert_rows
 from tests.log_support import SIGNER, contributions, open_log
 from verifier import merkle
 from verifier.note import Checkpoint, open_note
@@ -31,8 +31,8 @@ def database(entries):
     edge = Edge()
     rows = [(index, edge.append(merkle.leaf_hash(entry))) for index, entry in enumerate(entries)]
     db.execute("BEGIN")
-    insert_pairs(db, "entries (i, entry)", list(enumerate(entries)))
-    insert_pairs(db, "hashes (i, nodes)", rows)
+    insert_rows(db, "entries (i, entry)", list(enumerate(entries)))
+    insert_rows(db, "hashes (i, nodes)", rows)
     db.commit()
     return db
 

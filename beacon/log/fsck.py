@@ -23,11 +23,11 @@ from sqlite_utils import Database
 from beacon.log.fsck_rounds import RoundsCheck
 from beacon.log.projection import Loading, Projection
 from beacon.log.recovery import open_checkpoint
-from beacon.log.sequencer import insert_pairs
 from beacon.log.tree import Edge
 from beacon.store.errors import CannotOpen, LogDamaged, SchemaRefused
 from beacon.store.lock import FileLock
 from beacon.store.log_schema import DERIVED, HASHES, LOG_SCHEMA, immutable
+from beacon.store.rows import insert_rows
 from beacon.store.schema import DAMAGE, connect, open_readonly, readonly_uri, refusal
 from verifier import entries
 from verifier.errors import VerifierError
@@ -275,6 +275,8 @@ class _Check:
         for projection in self._projections:
             try:
                 projection.applied(self._db, index, entry, leaf)
+                if committed:
+                    projection.before_commit(self._db)
             except Exception as error:  # noqa: BLE001 - it folds what may be damaged; the report says so
                 self._report.add("derived", index, f"cannot be applied: {type(error).__name__}: {error}")
             if committed:
@@ -367,8 +369,9 @@ def _rebuild_chunk(db: Database, edge: Edge, signed: dict[int, bytes], projectio
         for projection in projections:
             projection.applied(db, index, entry, leaf)
             if edge.size in signed:
+                projection.before_commit(db)
                 projection.committed()
-    insert_pairs(db, "hashes (i, nodes)", hashes)
+    insert_rows(db, "hashes (i, nodes)", hashes)
 
 
 def _checkpoints(db: Database) -> list[tuple[int, str]]:

@@ -18,6 +18,7 @@ from beacon.log.projection import Loading, Projection
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.tree import Edge
 from beacon.store.errors import EntryRefused, LogDamaged
+from beacon.store.rows import insert_rows
 from beacon.store.writer import PoisonedBatchError
 from verifier.encoding import encode_json, parse_canonical_json
 from verifier.errors import FormatError
@@ -26,8 +27,6 @@ from verifier.note import Checkpoint, SigningKey
 
 Build = Callable[[int], Sequence[bytes]]
 Rows = Sequence[tuple[int, bytes]]
-
-_CHUNK: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +133,9 @@ class Sequencer:
         if not self._entries:
             return
         self._step("staged")
+        for projection in self._projections:
+            projection.before_commit(db)
+        self._step("projected")
         if self._first:
             assert self._keep is not None
             self._keep(self._first)
@@ -141,9 +143,9 @@ class Sequencer:
         self._next = self._sign()
         before = self._durable.checkpoint
         try:
-            insert_pairs(db, "entries (i, entry)", self._entries)
+            insert_rows(db, "entries (i, entry)", self._entries)
             self._step("entries-written")
-            insert_pairs(db, "hashes (i, nodes)", self._hashes)
+            insert_rows(db, "hashes (i, nodes)", self._hashes)
             self._step("hashes-written")
             written = db.conn.execute(
                 """INSERT INTO checkpoints (size, note, time) SELECT ?, ?, ?
@@ -204,14 +206,6 @@ class Sequencer:
 def first_entry(origin: str) -> Build:
     """Build the leaf that names the log (PROTOCOL.md 3.6)."""
     return lambda time: [encode_json({"v": 1, "type": "log", "time": time, "origin": origin})]
-
-
-def insert_pairs(db: Database, target: str, pairs: Rows) -> None:
-    """Insert rows of two columns, many at a step: each step gives the interpreter lock away and has to win it back."""
-    for start in range(0, len(pairs), _CHUNK):
-        chunk = pairs[start : start + _CHUNK]
-        sql = f"INSERT INTO {target} VALUES {','.join(['(?,?)'] * len(chunk))}"  # noqa: S608 - names of ours
-        db.conn.execute(sql, [value for pair in chunk for value in pair])
 
 
 def _check(entry: bytes, time: int) -> None:

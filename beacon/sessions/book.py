@@ -7,9 +7,9 @@ Ended sessions leave memory: `load` folds them from the log again.
 
 from __future__ import annotations
 
-from collections import ChainMap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 from sqlite_utils import Database
 
@@ -17,6 +17,7 @@ from beacon.log import reads
 from beacon.sessions import wire
 from beacon.sessions.state import LoggedRound, RoundKey, SessionState, anchored, fold, grown, sealed
 from beacon.store.errors import LogDamaged
+from beacon.store.rows import insert_rows
 from verifier import entries
 from verifier.encoding import Json
 from verifier.entries import parse_entry
@@ -37,6 +38,9 @@ class Book:
         self._staged_sequences: dict[str, int] = {}
         self._staged_chains: set[bytes] = set()
         self._staged_rounds: dict[RoundKey, LoggedRound] = {}
+        self._staged_openings: set[bytes] = set()
+        self._rows: dict[str, list[tuple[Any, ...]]] = {}
+        self._ends: list[tuple[int, bytes]] = []
 
     # --- any thread: what is durable ---------------------------------------------------------------------------
 
@@ -64,12 +68,14 @@ class Book:
 
     def next_sequence(self, host: str) -> int:
         """The host_seq of the host's next seal: 1, 2, 3, ... (3.6)."""
-        return ChainMap(self._staged_sequences, self._sequences).get(host, 0) + 1
+        return self._staged_sequences.get(host, self._sequences.get(host, 0)) + 1
 
     def has_commitment(self, commitment: bytes) -> bool:
         """Whether the log shows this value (32 bytes) as a commitment, seed or link already (4.1)."""
         assert self._db is not None
         query = "SELECT 1 FROM openings WHERE value = ?"
+        if commitment in self._staged_openings:
+            return True
         return self._db.conn.execute(query, (commitment,)).fetchone() is not None
 
     def knows_chain(self, chain: bytes) -> bool:
@@ -93,20 +99,27 @@ class Book:
             assert state is not None
             self._publish(state)
 
-    def applied(self, db: Database, index: int, entry: bytes, leaf_hash: bytes) -> None:
+    def applied(self, _db: Database, index: int, entry: bytes, leaf_hash: bytes) -> None:
         parsed = wire.parse(entry)
         match parsed:
             case entries.Seal():
-                self._seal(db, index, leaf_hash, parsed)
+                self._seal(index, leaf_hash, parsed)
             case entries.Chain():
-                db.conn.execute("INSERT INTO chain_entries (chain, i) VALUES (?, ?)", (parsed.hash, index))
+                self._insert("chain_entries (chain, i)", parsed.hash, index)
                 self._staged_chains.add(parsed.hash)
             case entries.Round():
-                self._round(db, index, parsed)
+                self._round(index, parsed)
             case entries.Log():
                 pass
             case _:
-                self._session_entry(db, index, parsed, len(entry))
+                self._session_entry(index, parsed, len(entry))
+
+    def before_commit(self, db: Database) -> None:
+        for target, rows in self._rows.items():
+            insert_rows(db, target, rows)
+        openings = [(value,) for value in self._staged_openings]
+        insert_rows(db, "openings (value)", openings, verb="INSERT OR IGNORE")
+        db.conn.executemany("UPDATE sessions SET end_index = ? WHERE session = ?", self._ends)
 
     def committed(self) -> None:
         touched = list(self._staged.values())
@@ -123,20 +136,24 @@ class Book:
         self._staged_sequences = {}
         self._staged_chains = set()
         self._staged_rounds = {}
+        self._staged_openings = set()
+        self._rows = {}
+        self._ends = []
 
-    def _seal(self, db: Database, index: int, leaf: bytes, seal: entries.Seal) -> None:
-        db.conn.execute(
-            "INSERT INTO sessions (session, seal_index, host, host_seq, label, chain) VALUES (?, ?, ?, ?, ?, ?)",
-            (leaf, index, seal.host, seal.host_seq, seal.label, seal.chain),
-        )
-        db.conn.execute("INSERT INTO session_entries (session, i) VALUES (?, ?)", (leaf, index))
-        _shown(db, seal.commitment)
+    def _insert(self, target: str, *row: Any) -> None:
+        self._rows.setdefault(target, []).append(row)
+
+    def _seal(self, index: int, leaf: bytes, seal: entries.Seal) -> None:
+        target = "sessions (session, seal_index, host, host_seq, label, chain)"
+        self._insert(target, leaf, index, seal.host, seal.host_seq, seal.label, seal.chain)
+        self._insert("session_entries (session, i)", leaf, index)
+        self._staged_openings.add(seal.commitment)
         self._staged[leaf] = sealed(index, leaf, seal)
         self._staged_sequences[seal.host] = seal.host_seq
 
-    def _round(self, db: Database, index: int, entry: entries.Round) -> None:
+    def _round(self, index: int, entry: entries.Round) -> None:
         key = (entry.chain, entry.round)
-        db.conn.execute("INSERT INTO round_entries (chain, round, i) VALUES (?, ?, ?)", (*key, index))
+        self._insert("round_entries (chain, round, i)", *key, index)
         logged = LoggedRound(index, entry.time, entry.signature)
         self._staged_rounds[key] = logged
         staged = [name for name, state in self._staged.items() if key in state.waits_for]
@@ -145,15 +162,15 @@ class Book:
             if state is not None and key in state.waits_for:
                 self._staged[name] = anchored(state, entry.round, logged)
 
-    def _session_entry(self, db: Database, index: int, entry: entries.SessionEntry, size: int) -> None:
+    def _session_entry(self, index: int, entry: entries.SessionEntry, size: int) -> None:
         state = self.staged(entry.session)
         assert state is not None, "an entry of no open session"
         state = grown(fold(state, index, entry), size)
-        db.conn.execute("INSERT INTO session_entries (session, i) VALUES (?, ?)", (entry.session, index))
+        self._insert("session_entries (session, i)", entry.session, index)
         if isinstance(entry, entries.Draw | entries.Reveal | entries.Void) and entry.seed is not None:
-            _shown(db, entry.seed)
+            self._staged_openings.add(entry.seed)
         if state.end is not None:
-            db.conn.execute("UPDATE sessions SET end_index = ? WHERE session = ?", (index, entry.session))
+            self._ends.append((index, entry.session))
         self._staged[entry.session] = state
 
     def _publish(self, state: SessionState) -> None:
@@ -170,10 +187,6 @@ class Book:
             self._open[state.session] = state
         else:
             self._open.pop(state.session, None)
-
-
-def _shown(db: Database, value: bytes) -> None:
-    db.conn.execute("INSERT OR IGNORE INTO openings (value) VALUES (?)", (value,))
 
 
 def load(db: Database, session: bytes, end: int | None = None) -> SessionState | None:

@@ -14,6 +14,7 @@ from sqlite_utils import Database
 from beacon.clock import Clock
 from beacon.store.errors import SeedExists
 from beacon.store.reader import Reader
+from beacon.store.rows import insert_rows
 from beacon.store.writer import Writer
 
 
@@ -70,13 +71,11 @@ class PrivateStore:
 
     def _insert(self, db: Database, items: Sequence[Kept]) -> None:
         created = self._clock.now()
-        for item in items:
-            if isinstance(item, KeptSeed):
-                row: tuple[object, ...] = (item.commitment, item.nonce, item.ciphertext, created)
-                try:
-                    db.conn.execute("INSERT INTO seeds VALUES (?, ?, ?, ?)", row)
-                except sqlite3.IntegrityError as error:
-                    raise SeedExists(f"there is a seed under {item.commitment.hex()}") from error
-            else:
-                row = (item.key, item.request, item.first, item.count, item.leaf, created)
-                db.conn.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?)", row)
+        seeds = [item for item in items if isinstance(item, KeptSeed)]
+        answers = [item for item in items if isinstance(item, KeptAnswer)]
+        try:
+            insert_rows(db, "seeds", [(item.commitment, item.nonce, item.ciphertext, created) for item in seeds])
+        except sqlite3.IntegrityError as error:
+            raise SeedExists("there is a seed under one of these commitments") from error
+        rows = [(item.key, item.request, item.first, item.count, item.leaf, created) for item in answers]
+        insert_rows(db, "answers", rows, verb="INSERT OR REPLACE")
