@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from beacon.log import reads, tree
+from beacon.log import reads, sequencer, tree
 from beacon.log.recovery import open_checkpoint
 from beacon.log.tree import Edge, Node
 from beacon.store.errors import EntryRefused, LogDamaged, WriteFailed, WriterStopped
@@ -28,7 +28,6 @@ from tests.log_support import (
 )
 from verifier import merkle
 from verifier.encoding import encode_json
-from verifier.merkle import leaf_hash, verify_inclusion
 from verifier.note import Checkpoint, SigningKey, open_note
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "tlog.json").read_text())
@@ -122,6 +121,17 @@ def test_proofs_outside_the_tree_are_refused():
             tree.prove_consistency(LARGE_STORED.fetch, old, size)
 
 
+@given(st.integers(0, 300), st.integers(1, 70))
+def test_the_proofs_of_new_leaves_are_those_of_the_definition(old, new):
+    leaves = [merkle.leaf_hash(b"%d" % index) for index in range(old + new)]
+    edge = Edge()
+    for leaf in leaves[:old]:
+        edge.append(leaf)
+    root, proofs = tree.prove_last(edge, leaves[old:])
+    assert root == merkle.tree_root(leaves)
+    assert proofs == [merkle.prove_inclusion(leaves, index) for index in range(old, old + new)]
+
+
 # --- appending --------------------------------------------------------------------------------------------------
 
 
@@ -140,10 +150,11 @@ async def test_an_append_is_covered_by_a_signed_checkpoint(tmp_path):
     assert [(entry.index, entry.time) for entry in done] == [(1, START), (2, START)]
     assert [entry.entry for entry in done] == [contribution(START, "white"), contribution(START, "black")]
     assert [entry.leaf_hash for entry in done] == [merkle.leaf_hash(entry.entry) for entry in done]
-    proof, checkpoint = await log.receipt_proof(2)
-    signed = Checkpoint.parse(open_note(checkpoint.note, [SIGNER.vkey]).text)
-    assert (signed.origin, signed.size, signed.root) == (ORIGIN, 3, checkpoint.root)
-    merkle.verify_inclusion(done[1].leaf_hash, 2, 3, proof, signed.root)
+    for entry in done:
+        signed = Checkpoint.parse(open_note(entry.checkpoint.note, [SIGNER.vkey]).text)
+        assert (signed.origin, signed.size, signed.root) == (ORIGIN, 3, log.latest().root)
+        merkle.verify_inclusion(entry.leaf_hash, entry.index, 3, entry.proof, signed.root)
+        assert await log.receipt_proof(entry.index) == (entry.proof, entry.checkpoint)
     log.close()
 
 
@@ -277,6 +288,24 @@ async def test_every_receipt_and_every_consistency_proof_verifies(tmp_path):
     log.close()
 
 
+async def test_a_hash_that_is_not_in_the_database_is_damage(tmp_path, monkeypatch):
+    log = open_log(tmp_path / "log.db")
+    await log.append(contributions("a", "b"))
+    monkeypatch.setattr(reads, "hash_rows", lambda _db, _rows: {})
+    with pytest.raises(LogDamaged):
+        await log.receipt_proof(1)
+    log.close()
+
+
+async def test_proofs_that_miss_the_signed_root_never_leave(tmp_path, monkeypatch):
+    log = open_log(tmp_path / "log.db")
+    monkeypatch.setattr(sequencer, "prove_last", lambda edge, leaves: (bytes(32), [[]] * len(leaves)))
+    with pytest.raises(WriterStopped):
+        await log.append(contributions("a"))
+    log.close()
+    assert len(verify_whole(tmp_path / "log.db")) == 1
+
+
 async def test_what_is_not_there_is_refused(tmp_path):
     log = open_log(tmp_path / "log.db")
     for index in (-1, 1, 2**40):
@@ -317,9 +346,8 @@ async def test_nothing_damaged_is_handed_out(tmp_path, damage):
     with pytest.raises(LogDamaged):
         await log.entry(1)
     if "hashes" in damage:
-        proof, checkpoint = await log.receipt_proof(1)
-        verify_inclusion(leaf_hash(appended[0].entry), 1, checkpoint.size, proof, checkpoint.root)
-        log._recent._new.clear()
+        (made,) = appended
+        merkle.verify_inclusion(made.leaf_hash, 1, 2, made.proof, made.checkpoint.root)
         with pytest.raises(LogDamaged):
             await log.receipt_proof(1)
     log.close()

@@ -16,9 +16,8 @@ from beacon.log import reads
 from beacon.log.highwater import HighWater
 from beacon.log.projection import Projection
 from beacon.log.reads import SignedCheckpoint
-from beacon.log.recent import RecentCheckpoints, RecentHashes, prove, rows_needed
 from beacon.log.recovery import recover
-from beacon.log.sequencer import Appended, Build, Rows, Sequencer, Staged, first_entry
+from beacon.log.sequencer import Appended, Build, Sequencer, Staged, first_entry
 from beacon.log.tiles import tile_bytes
 from beacon.store.errors import DatabaseDamaged, LogDamaged
 from beacon.store.lock import FileLock
@@ -42,8 +41,6 @@ class Log:
         self.path: Final = path
         self.vkey: Final = vkey
         self._latest: SignedCheckpoint | None = None
-        self._recent: Final = RecentHashes()
-        self._recent_checkpoints: Final = RecentCheckpoints()
         self._opened: ExitStack
         self.writer: Writer
         self.reader: Reader
@@ -133,27 +130,12 @@ class Log:
         """
         if not 0 <= index < self.latest().size:
             raise IndexError(f"the log has no entry {index}")
-        checkpoint = self._recent_checkpoints.covering(index)
-        if checkpoint is None:
-            checkpoint = await self.reader.run(lambda db: reads.checkpoint_covering(db, index))
-        try:
-            leaf, proof = self._recent.prove(index, checkpoint.size)
-        except KeyError:
-            leaf, proof = await self._read_proof(index, checkpoint.size)
+        checkpoint, leaf, proof = await self.reader.run(lambda db: reads.receipt_proof(db, index))
         try:
             verify_inclusion(leaf, index, checkpoint.size, proof, checkpoint.root)
         except VerifierError as error:
             raise LogDamaged(f"the stored hashes do not prove entry {index}") from error
         return proof, checkpoint
-
-    async def _read_proof(self, index: int, size: int) -> tuple[bytes, list[bytes]]:
-        needed = rows_needed(index, size)
-        rows = await self.reader.run(lambda db: reads.hash_rows(db, needed))
-        self._recent.keep(rows)
-        try:
-            return prove(rows.__getitem__, index, size)
-        except KeyError as error:
-            raise LogDamaged(f"the stored hashes do not prove entry {index}") from error
 
     async def consistency_proof(self, old_size: int, size: int) -> list[bytes]:
         """Give the proof from one size to another. Raises ValueError unless 1 <= old_size <= size <= the newest."""
@@ -192,10 +174,7 @@ class Log:
         append = self._sequencer.append
         return lambda db: append(db, build, staged)
 
-    def _publish(self, checkpoint: SignedCheckpoint | None, rows: Rows) -> None:
-        self._recent.add(rows)
-        if checkpoint is not None:
-            self._recent_checkpoints.add(checkpoint)
+    def _publish(self, checkpoint: SignedCheckpoint | None) -> None:
         self._latest = checkpoint
 
 

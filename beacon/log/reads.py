@@ -44,9 +44,15 @@ def hash_rows(db: Database, rows: Iterable[int]) -> dict[int, bytes]:
     return dict(db.conn.execute(query, wanted).fetchall())
 
 
-def inclusion_proof(db: Database, index: int, size: int) -> list[bytes]:
-    """Give the proof of leaf `index` in the tree of `size` leaves, 32 bytes each. Raises ValueError, LogDamaged."""
-    return tree.prove_inclusion(lambda nodes: fetch_nodes(db, nodes), index, size)
+def receipt_proof(db: Database, index: int) -> tuple[SignedCheckpoint, bytes, list[bytes]]:
+    """Give the first checkpoint that covers an entry of the log, its stored leaf hash, and its proof that leads there.
+
+    Hashes are 32 bytes each; whether the proof verifies is not asked here. Raises LogDamaged.
+    """
+    checkpoint = checkpoint_covering(db, index)
+    leaf = Node(0, index)
+    nodes = fetch_nodes(db, [leaf, *(node for part in tree.path(leaf, checkpoint.size) for node in part)])
+    return checkpoint, nodes[leaf], tree.prove_inclusion(lambda _nodes: nodes, index, checkpoint.size)
 
 
 def inclusion_proofs(db: Database, indices: Sequence[int], size: int) -> list[list[bytes]]:

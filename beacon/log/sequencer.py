@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from sqlite_utils import Database
@@ -16,7 +16,7 @@ from sqlite_utils import Database
 from beacon.clock import Clock
 from beacon.log.projection import Loading, Projection
 from beacon.log.reads import SignedCheckpoint
-from beacon.log.tree import Edge
+from beacon.log.tree import Edge, prove_last
 from beacon.store.errors import EntryRefused, LogDamaged
 from beacon.store.rows import insert_rows
 from beacon.store.writer import PoisonedBatchError
@@ -26,17 +26,21 @@ from verifier.merkle import leaf_hash
 from verifier.note import Checkpoint, SigningKey
 
 Build = Callable[[int], Sequence[bytes]]
-Rows = Sequence[tuple[int, bytes]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Appended:
-    """An entry in the log: its index, its time in ms, its exact bytes and leaf(entry), 32 bytes."""
+    """An entry in the log: its index, its time in ms, its exact bytes and leaf(entry), 32 bytes.
+
+    Once it is durable: the first checkpoint that covers it, and the inclusion proof that leads there, 32 bytes each.
+    """
 
     index: int
     time: int
     entry: bytes
     leaf_hash: bytes
+    proof: list[bytes] = field(init=False, repr=False)
+    checkpoint: SignedCheckpoint = field(init=False, repr=False)
 
 
 Staged = Callable[[Sequence[Appended]], Sequence[Any]]
@@ -63,7 +67,7 @@ class DurableMark(Protocol):
 class Sequencer:
     """The hooks of the log's writer, and the job that appends.
 
-    publish: told of each new durable state and the rows of `hashes` that came with it, on the writer's thread.
+    publish: told of each new durable checkpoint, on the writer's thread.
     step: told the name of each step of a write. mark: what remembers the newest durable state, where anything does.
     keep: makes durable elsewhere, blocking, what must be so before a transaction's entries are.
     """
@@ -73,7 +77,7 @@ class Sequencer:
         signer: SigningKey,
         clock: Clock,
         projections: Sequence[Projection],
-        publish: Callable[[SignedCheckpoint | None, Rows], None],
+        publish: Callable[[SignedCheckpoint | None], None],
         step: Callable[[str], None],
         mark: DurableMark | None = None,
         keep: Callable[[Sequence[Any]], None] | None = None,
@@ -88,7 +92,7 @@ class Sequencer:
         self._durable = State(Edge(), None)
         self._edge = Edge()
         self._time = 0
-        self._entries: list[tuple[int, bytes]] = []
+        self._appended: list[Appended] = []
         self._hashes: list[tuple[int, bytes]] = []
         self._first: list[Any] = []
         self._next: SignedCheckpoint | None = None
@@ -96,7 +100,7 @@ class Sequencer:
     def restore(self, db: Database, state: State) -> None:
         """Start from what recovery found, before anything is appended."""
         self._durable = state
-        self._publish(state.checkpoint, ())
+        self._publish(state.checkpoint)
         self._reset()
         for projection in self._projections:
             if isinstance(projection, Loading):
@@ -117,10 +121,10 @@ class Sequencer:
             leaf = leaf_hash(entry)
             index = self._edge.size
             self._hashes.append((index, self._edge.append(leaf)))
-            self._entries.append((index, entry))
             self._time = time
             self._apply(db, index, entry, leaf)
             appended.append(Appended(index, time, entry, leaf))
+        self._appended += appended
         if staged is not None:
             try:
                 self._first.extend(staged(appended))
@@ -130,7 +134,7 @@ class Sequencer:
 
     def before_commit(self, db: Database) -> None:
         """Write what was staged, under one new checkpoint. Raises LogDamaged when somebody else wrote to the log."""
-        if not self._entries:
+        if not self._appended:
             return
         self._step("staged")
         for projection in self._projections:
@@ -141,9 +145,10 @@ class Sequencer:
             self._keep(self._first)
             self._step("kept")
         self._next = self._sign()
+        self._prove(self._next)
         before = self._durable.checkpoint
         try:
-            insert_rows(db, "entries (i, entry)", self._entries)
+            insert_rows(db, "entries (i, entry)", [(item.index, item.entry) for item in self._appended])
             self._step("entries-written")
             insert_rows(db, "hashes (i, nodes)", self._hashes)
             self._step("hashes-written")
@@ -163,12 +168,12 @@ class Sequencer:
 
     def after_commit(self) -> None:
         """Take over what is durable now."""
-        if not self._entries:
+        if not self._appended:
             return
         checkpoint = self._next
         assert checkpoint is not None
         self._durable = State(self._edge, checkpoint)
-        self._publish(checkpoint, self._hashes)
+        self._publish(checkpoint)
         self._reset()
         for projection in self._projections:
             projection.committed()
@@ -185,7 +190,7 @@ class Sequencer:
         checkpoint = self._durable.checkpoint
         self._edge = self._durable.edge.copy()
         self._time = checkpoint.time if checkpoint else 0
-        self._entries = []
+        self._appended = []
         self._hashes = []
         self._first = []
         self._next = None
@@ -201,6 +206,13 @@ class Sequencer:
         root = self._edge.root()
         text = Checkpoint(self._signer.name, self._edge.size, root).encode()
         return SignedCheckpoint(self._edge.size, root, f"{text}\n{self._signer.sign(text)}", self._time)
+
+    def _prove(self, checkpoint: SignedCheckpoint) -> None:
+        root, proofs = prove_last(self._durable.edge, [item.leaf_hash for item in self._appended])
+        if root != checkpoint.root:
+            raise LogDamaged("the proofs of new entries do not lead to the root that was signed")
+        for item, proof in zip(self._appended, proofs, strict=True):
+            item.proof, item.checkpoint = proof, checkpoint
 
 
 def first_entry(origin: str) -> Build:

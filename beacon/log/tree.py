@@ -116,6 +116,45 @@ def prove_inclusion(fetch: Fetch, index: int, size: int) -> list[bytes]:
     return _resolve(fetch, path(Node(0, index), size))
 
 
+def prove_last(edge: Edge, leaves: Sequence[bytes]) -> tuple[bytes, list[list[bytes]]]:
+    """Give the root of the tree that `edge` becomes with these leaves, and the inclusion proof of each of them in it.
+
+    All hashes are 32 bytes. The root is hashed from the very nodes that stand in the proofs. Whatever lies left of the
+    new leaves is in the edge already: a sibling of theirs is perfect, and its parent is not complete without them.
+    """
+    size = edge.size + len(leaves)
+    hashes: dict[tuple[int, int], bytes] = {}
+    for node, root in zip(edge_nodes(edge.size), edge.roots, strict=True):
+        hashes[node.n << node.level, node.row + 1] = root
+    hashes |= {(index, index + 1): leaf for index, leaf in enumerate(leaves, edge.size)}
+    proofs: list[list[bytes]] = []
+
+    def hash_of(first: int, end: int) -> bytes:
+        known = hashes.get((first, end))
+        if known is None:
+            middle = _middle(first, end)
+            known = hashes[first, end] = node_hash(hash_of(first, middle), hash_of(middle, end))
+        return known
+
+    def descend(first: int, end: int, above: list[bytes]) -> None:
+        if end <= edge.size:
+            return
+        if end - first == 1:
+            proofs.append(above)
+            return
+        middle = _middle(first, end)
+        descend(first, middle, [hash_of(middle, end), *above])
+        descend(middle, end, [hash_of(first, middle), *above])
+
+    root = hash_of(0, size)
+    descend(0, size, [])
+    return root, proofs
+
+
+def _middle(first: int, end: int) -> int:
+    return first + (1 << ((end - first - 1).bit_length() - 1))
+
+
 def prove_consistency(fetch: Fetch, old_size: int, size: int) -> list[bytes]:
     """Give the proof that the tree of `old_size` leaves is a prefix of that of `size` (RFC 6962, 2.1.2).
 

@@ -150,6 +150,8 @@ class Context:
     async def again(self, first: int, count: int) -> list[Written]:
         """The answers of a write whose entries are the `count` of them from log index `first` on: as they were."""
         appended, states = await self.transcripts.read(lambda db: _logged(db, first, count))
+        for item in appended:
+            item.proof, item.checkpoint = await self.log.receipt_proof(item.index)
         return await self._written(appended, states)
 
     async def _written(self, appended: Sequence[Appended], states: Mapping[bytes, SessionState]) -> list[Written]:
@@ -159,7 +161,7 @@ class Context:
             if name is None:
                 continue
             state, entry = states[name], wire.parse(item.entry)
-            receipt = await self.transcripts.receipt(item.index, item.entry, await self.info_of(state))
+            receipt = self.transcripts.first_receipt(item, await self.info_of(state))
             if isinstance(entry, entries.Close) and answers and answers[-1].session == name:
                 answers[-1].receipts.append(receipt)
                 continue

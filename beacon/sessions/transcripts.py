@@ -10,6 +10,7 @@ from sqlite_utils import Database
 from beacon.log import reads
 from beacon.log.log import Log
 from beacon.log.reads import SignedCheckpoint
+from beacon.log.sequencer import Appended
 from beacon.sessions.book import chain_info, session_events
 from beacon.store.reader import Reader
 from verifier.entries import Seal, parse_entry
@@ -26,6 +27,11 @@ class Transcripts:
         self._reader: Final = Reader(log.path, 1)
         self._origin: Final = origin
         self._vkey: Final = vkey
+
+    def first_receipt(self, appended: Appended, info: Mapping[str, Any]) -> dict[str, Any]:
+        """As `receipt`, of an entry that comes with its proof."""
+        event = (appended.index, appended.entry, appended.proof)
+        return encode_transcript(self._origin, self._vkey, info, [event], appended.checkpoint.note)
 
     async def receipt(self, index: int, entry: bytes, info: Mapping[str, Any]) -> dict[str, Any]:
         """The receipt of a durable entry: the entry, its proof, the newest checkpoint. info: its session's chain."""
