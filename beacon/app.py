@@ -24,6 +24,7 @@ from beacon.sessions.context import Context
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt, machine_ms
 from beacon.sessions.drawing import Drawers
+from beacon.sessions.joining import Joining
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.service import Sessions
 from beacon.sessions.transcripts import Transcripts
@@ -112,6 +113,7 @@ def create_app(
             )
             sessions = Sessions(
                 context,
+                Joining(master_key),
                 origin=settings.origin,
                 sandbox_only=sandbox_only,
                 default_chain=settings.default_chain,

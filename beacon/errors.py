@@ -313,6 +313,9 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             False,
             "A session is named by the 64 hex digits that its seal gave.",
         ),
+        "host-unknown": Problem(
+            404, "The log has no session of such a host", None, False, "Check the name; it stands in each seal."
+        ),
         "not-your-session": Problem(
             403, "The session belongs to another host", None, False, "Use the token of the host that sealed it."
         ),

@@ -11,6 +11,7 @@ from beacon.sessions.context import Context
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt
 from beacon.sessions.drawing import Drawers
+from beacon.sessions.joining import Joining
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest
 from beacon.sessions.service import Sessions
@@ -129,7 +130,12 @@ class Service:
             chains={"real": chain},
         )
         self.sessions = Sessions(
-            self.context, origin=ORIGIN, sandbox_only=[], default_chain="real", defaults=SessionSettings()
+            self.context,
+            Joining(bytes(range(32))),
+            origin=ORIGIN,
+            sandbox_only=[],
+            default_chain="real",
+            defaults=SessionSettings(),
         )
         self.changes = Changes()
         self.book.listen(self.changes.told)

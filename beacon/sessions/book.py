@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from sqlite_utils import Database
 
@@ -22,6 +22,9 @@ from verifier import entries
 from verifier.encoding import Json
 from verifier.entries import parse_entry
 from verifier.merkle import leaf_hash
+
+_SESSIONS: Final = """sessions (session, seal_index, host, host_seq, label, chain, time, profile, custody, sandbox,
+    replaces)"""
 
 
 class Book:
@@ -40,7 +43,7 @@ class Book:
         self._staged_rounds: dict[RoundKey, LoggedRound] = {}
         self._staged_openings: set[bytes] = set()
         self._rows: dict[str, list[tuple[Any, ...]]] = {}
-        self._ends: list[tuple[int, bytes]] = []
+        self._ends: list[tuple[int, int, str, bytes]] = []
 
     # --- any thread: what is durable ---------------------------------------------------------------------------
 
@@ -119,7 +122,7 @@ class Book:
             insert_rows(db, target, rows)
         openings = [(value,) for value in self._staged_openings]
         insert_rows(db, "openings (value)", openings, verb="INSERT OR IGNORE")
-        db.conn.executemany("UPDATE sessions SET end_index = ? WHERE session = ?", self._ends)
+        db.conn.executemany("UPDATE sessions SET end_index = ?, end_time = ?, ended = ? WHERE session = ?", self._ends)
 
     def committed(self) -> None:
         touched = list(self._staged.values())
@@ -144,8 +147,9 @@ class Book:
         self._rows.setdefault(target, []).append(row)
 
     def _seal(self, index: int, leaf: bytes, seal: entries.Seal) -> None:
-        target = "sessions (session, seal_index, host, host_seq, label, chain)"
-        self._insert(target, leaf, index, seal.host, seal.host_seq, seal.label, seal.chain)
+        who = (seal.host, seal.host_seq, seal.label)
+        how = (seal.time, seal.profile, seal.custody, int(seal.sandbox), seal.replaces)
+        self._insert(_SESSIONS, leaf, index, *who, seal.chain, *how)
         self._insert("session_entries (session, i)", leaf, index)
         self._staged_openings.add(seal.commitment)
         self._staged[leaf] = sealed(index, leaf, seal)
@@ -170,7 +174,8 @@ class Book:
         if isinstance(entry, entries.Draw | entries.Reveal | entries.Void) and entry.seed is not None:
             self._staged_openings.add(entry.seed)
         if state.end is not None:
-            self._ends.append((index, entry.session))
+            ended = state.end.reason if isinstance(state.end, entries.Void) else "revealed"
+            self._ends.append((index, state.end.time, ended, entry.session))
         self._staged[entry.session] = state
 
     def _publish(self, state: SessionState) -> None:

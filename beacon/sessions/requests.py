@@ -241,6 +241,12 @@ class LinkRequest(Request):
     outcome: Outcome | None = None
 
 
+class JoinRequest(Request):
+    """POST /v1/sessions/{id}/joins: whom the host lets contribute by themselves, 1 to 200."""
+
+    participants: Annotated[list[ParticipantId], Field(min_length=1, max_length=MAX_PARTICIPANTS)]
+
+
 class RevealRequest(Request):
     """POST /v1/sessions/{id}/reveal. seed: of a match whose host holds it, 32 bytes in hex; else nothing."""
 

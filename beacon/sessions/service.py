@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from beacon.errors import ApiError
-from beacon.sessions import commands, draws, rules, wire
+from beacon.sessions import commands, draws, ledger, rules, wire
 from beacon.sessions.book import session_events
 from beacon.sessions.context import Context, Host, Key
 from beacon.sessions.drawing import LIGHT
+from beacon.sessions.joining import Joining
 from beacon.sessions.live import Live
 from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest, Written
 from beacon.sessions.settling import append_planned
@@ -19,6 +20,9 @@ from beacon.settings import SessionSettings
 from verifier import entries
 from verifier.drand import ChainInfo
 
+LEDGER_SECONDS: Final = 2.0
+LEDGERS_KEPT: Final = 1_000
+
 
 class Sessions:
     """Seal, contribute, draw, reveal, void; view and transcript. A session is named by 32 bytes."""
@@ -26,6 +30,7 @@ class Sessions:
     def __init__(
         self,
         context: Context,
+        joining: Joining,
         *,
         origin: str,
         sandbox_only: Iterable[str],
@@ -35,6 +40,8 @@ class Sessions:
         """sandbox_only: names of the chains that only sandbox hosts may use."""
         self._context: Final = context
         self._live: Final = Live(context)
+        self._joining: Final = joining
+        self._ledgers: Final[dict[str, tuple[float, dict[str, Any]]]] = {}
         self._origin: Final = origin
         self._sandbox_only: Final = frozenset(sandbox_only)
         self._default_chain: Final = default_chain
@@ -70,19 +77,27 @@ class Sessions:
         return (await context.write(build, key=key, seeds=seeds))[0]
 
     async def contribute(
-        self, host: Host | None, session: bytes, request: ContributionRequest, key: Key | None = None
+        self,
+        host: Host | None,
+        session: bytes,
+        request: ContributionRequest,
+        key: Key | None = None,
+        *,
+        join: str | None = None,
     ) -> Written:
         """Add a participant's entropy; when it is the last that is due, the close follows in the same write.
 
-        host: None for a participant who comes without one. The same contribution again, a retry whose answer was lost,
-        gives the receipts of the first one.
+        host: None for a participant who comes without one: with a join token, or to an open session. The same
+        contribution again, a retry whose answer was lost, gives the receipts of the first one.
         """
         context = self._context
         said = (session, request.participant, request.entropy, request.signature)
-        again = await self._repeated(host, session, entries.Contribution(0, *said))
+        if join is not None and not self._joining.admits(join, session, request.participant):
+            raise ApiError("unauthorized", "The join token is not this participant's for this session.")
+        again = await self._repeated(host, session, entries.Contribution(0, *said), joins=join is not None)
         if again is not None:
             return again
-        state = await self._contributable(host, session)
+        state = await self._contributable(host, session, joins=join is not None)
         chain = context.chain_of(state)
         draft = entries.Contribution(context.clock.now(), *said)
         rules.contribution(state, draft, context.known_time(chain, draft.time))
@@ -95,19 +110,21 @@ class Sessions:
 
         return (await context.write(build, key=key))[0]
 
-    async def _contributable(self, host: Host | None, session: bytes) -> SessionState:
+    async def _contributable(self, host: Host | None, session: bytes, *, joins: bool) -> SessionState:
         if host is not None:
             return await self._context.own(host, session)
         state = rules.open_session(await self._context.find(session))
-        if not state.seal.open:
+        if not state.seal.open and not joins:
             raise ApiError("unauthorized", "Only open sessions take contributions without a token.")
         self._context.chain_of(state)
         return state
 
-    async def _repeated(self, host: Host | None, session: bytes, asked: entries.Contribution) -> Written | None:
+    async def _repeated(
+        self, host: Host | None, session: bytes, asked: entries.Contribution, *, joins: bool
+    ) -> Written | None:
         context = self._context
         state = await context.find(session)
-        foreign = not state.seal.open if host is None else state.seal.host != host.name
+        foreign = not (state.seal.open or joins) if host is None else state.seal.host != host.name
         if foreign or state.contributions.get(asked.participant) != asked.entropy:
             return None
         first = last = None
@@ -234,6 +251,34 @@ class Sessions:
     async def view(self, session: bytes) -> dict[str, Any]:
         """The JSON of a session."""
         return self._context.as_json(await self._context.find(session))
+
+    async def page(self, asked: ledger.Asked) -> dict[str, Any]:
+        """A page of a host's sessions."""
+        return await self._context.transcripts.read(lambda db: ledger.page(db, asked, self._context.book.get))
+
+    async def ledger(self, host: str) -> dict[str, Any]:
+        """The public ledger of a host; one that is asked for often is counted once in LEDGER_SECONDS."""
+        loop = asyncio.get_running_loop()
+        made, shown = self._ledgers.get(host, (-LEDGER_SECONDS, None))
+        if shown is None or loop.time() - made >= LEDGER_SECONDS:
+            shown = await self._context.transcripts.read(lambda db: ledger.ledger(db, host))
+            if shown is None:
+                raise ApiError("host-unknown", "no session of such a host is in the log")
+            while len(self._ledgers) >= LEDGERS_KEPT:
+                del self._ledgers[next(iter(self._ledgers))]
+            self._ledgers[host] = (loop.time(), shown)
+        return shown
+
+    async def join_tokens(self, host: Host, session: bytes, participants: Sequence[str]) -> dict[str, str]:
+        """A token for each of these participants, with which each may contribute once, without the host's."""
+        state = await self._context.own(host, session)
+        if state.seal.close_at is None:
+            raise ApiError("no-contributions-taken", "the session was sealed without contributions")
+        listed = {participant.id for participant in state.seal.participants}
+        for participant in participants:
+            if participant not in listed and not state.seal.open:
+                raise ApiError("not-a-participant", f"{participant!r} is not listed")
+        return {participant: self._joining.token(session, participant) for participant in participants}
 
     async def receipt(self, session: bytes, index: int) -> dict[str, Any]:
         """The receipt of one of the session's entries, or of a `round` entry that it uses, by its log index."""

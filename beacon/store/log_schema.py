@@ -66,10 +66,13 @@ ROUNDS: Final = (
 DERIVED: Final = {
     "sessions": (
         """CREATE TABLE sessions (session BLOB PRIMARY KEY CHECK (length(session) = 32), seal_index INTEGER NOT NULL,
-        host TEXT NOT NULL, host_seq INTEGER NOT NULL, label TEXT NOT NULL, chain BLOB NOT NULL, end_index INTEGER)
-        STRICT, WITHOUT ROWID""",
+        host TEXT NOT NULL, host_seq INTEGER NOT NULL, label TEXT NOT NULL, chain BLOB NOT NULL, time INTEGER NOT NULL,
+        profile TEXT NOT NULL, custody TEXT NOT NULL, sandbox INTEGER NOT NULL, replaces BLOB, end_index INTEGER,
+        end_time INTEGER, ended TEXT) STRICT, WITHOUT ROWID""",
         "CREATE UNIQUE INDEX sessions_by_seal ON sessions (seal_index)",
         "CREATE INDEX sessions_by_host ON sessions (host, host_seq)",
+        "CREATE INDEX sessions_by_label ON sessions (host, label, host_seq)",
+        "CREATE INDEX sessions_by_end ON sessions (host, ended, host_seq)",
         "CREATE INDEX sessions_without_end ON sessions (seal_index) WHERE end_index IS NULL",
     ),
     "session_entries": (

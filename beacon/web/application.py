@@ -9,6 +9,7 @@ from beacon.web import (
     chain_routes,
     event_routes,
     health_routes,
+    host_routes,
     log_routes,
     metrics_routes,
     session_routes,
@@ -28,6 +29,7 @@ def build_web(settings: Settings) -> web.Application:
     app.on_shutdown.append(waits.release)
     for module in (
         session_routes,
+        host_routes,
         event_routes,
         webhook_routes,
         chain_routes,

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from beacon.errors import PROBLEMS, ApiError
 from beacon.sessions.context import Key
+from beacon.sessions.joining import PREFIX
 from beacon.web.services import HOST, SERVICES, Host
 from verifier.encoding import parse_document_json, parse_hex
 from verifier.errors import Code, FormatError
@@ -36,6 +37,13 @@ async def authenticate(request: web.Request) -> Host:
         raise ApiError("unauthorized", "The token is not one of this service's, has expired or was revoked.")
     request[HOST] = host.name
     return host
+
+
+def join_token(request: web.Request) -> str | None:
+    """The join token that the request carries in the place of a host's, or None."""
+    values = request.headers.getall(hdrs.AUTHORIZATION, [])
+    scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+    return token if scheme.lower() == "bearer" and token.startswith(PREFIX) and len(token) <= MAX_TOKEN else None
 
 
 def session_id(request: web.Request) -> bytes:

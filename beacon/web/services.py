@@ -11,6 +11,7 @@ from aiohttp import web
 from beacon.log.log import Log
 from beacon.rounds.rounds import ChainStatus
 from beacon.sessions.context import Key
+from beacon.sessions.ledger import Asked
 from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest, Written
 from beacon.sessions.waiting import Waiting
 from beacon.settings import Settings
@@ -40,8 +41,17 @@ class Sessions(Protocol):
 
     async def seal(self, host: Host, request: SealRequest, key: Key | None = None) -> Written: ...
     async def contribute(
-        self, host: Host | None, session: bytes, request: ContributionRequest, key: Key | None = None
+        self,
+        host: Host | None,
+        session: bytes,
+        request: ContributionRequest,
+        key: Key | None = None,
+        *,
+        join: str | None = None,
     ) -> Written: ...
+    async def join_tokens(self, host: Host, session: bytes, participants: Sequence[str]) -> dict[str, str]: ...
+    async def page(self, asked: Asked) -> dict[str, Any]: ...
+    async def ledger(self, host: str) -> dict[str, Any]: ...
     async def draw(self, host: Host, session: bytes, request: DrawRequest, key: Key | None = None) -> Written: ...
     async def hand_in(self, host: Host, session: bytes, request: LinkRequest, key: Key | None = None) -> Written: ...
     async def reveal(

@@ -13,6 +13,7 @@ from beacon.sessions.context import Key
 from beacon.sessions.requests import (
     ContributionRequest,
     DrawRequest,
+    JoinRequest,
     LinkRequest,
     RevealRequest,
     SealRequest,
@@ -20,7 +21,7 @@ from beacon.sessions.requests import (
     Written,
 )
 from beacon.web import waits
-from beacon.web.requests import authenticate, idempotency_key, read_model, session_id
+from beacon.web.requests import authenticate, idempotency_key, join_token, read_model, session_id
 from beacon.web.services import SERVICES
 from verifier.encoding import encode_json, parse_decimal
 from verifier.errors import FormatError
@@ -53,17 +54,28 @@ async def view(request: web.Request) -> web.Response:
 async def contribute(request: web.Request) -> web.Response:
     """Add one participant's entropy; the last one that is due closes the contributions, which has its own receipt.
 
-    Open sessions take contributions without a token.
+    Open sessions take contributions without a token, others also with a participant's own of `joins`.
     """
-    host = await authenticate(request) if hdrs.AUTHORIZATION in request.headers else None
+    join = join_token(request)
+    host = await authenticate(request) if join is None and hdrs.AUTHORIZATION in request.headers else None
     sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, ContributionRequest)
     owner = "" if host is None else host.name
-    written = await once(request, owner, body, lambda key: sessions.contribute(host, session, body, key))
+    written = await once(request, owner, body, lambda key: sessions.contribute(host, session, body, key, join=join))
     answer = _state(written) | {"receipt": written.receipts[0]}
     if len(written.receipts) > 1:
         answer["close_receipt"] = written.receipts[1]
     return json_response(answer, status=web.HTTPCreated.status_code)
+
+
+@routes.post("/v1/sessions/{session}/joins")
+async def joins(request: web.Request) -> web.Response:
+    """Tokens with which participants contribute by themselves, once each: `Authorization: Bearer fbj_...`."""
+    host = await authenticate(request)
+    session = session_id(request)
+    body = await read_model(request, JoinRequest)
+    tokens = await request.app[SERVICES].sessions.join_tokens(host, session, body.participants)
+    return json_response({"session": session.hex(), "tokens": tokens})
 
 
 @routes.post("/v1/sessions/{session}/draws")

@@ -1,0 +1,38 @@
+"""Join tokens: a host lets each listed participant contribute by itself, without the host's own token.
+
+A token is a MAC over the session and the participant, under a key that is derived from the master key (HKDF-SHA256).
+It stands for one contribution, since a session takes one of each participant; nothing is stored, and a token of one
+session says nothing of another. It belongs behind the `#` of a link, which browsers do not send to servers.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from typing import Final
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from verifier.encoding import lp
+
+PREFIX: Final = "fbj_"
+MAC_BYTES: Final = 32
+
+
+class Joining:
+    """Makes and checks join tokens. The key is in no repr."""
+
+    def __init__(self, master_key: bytes) -> None:
+        """master_key: 32 bytes."""
+        self._key: Final = HKDF(SHA256(), 32, salt=None, info=b"fair-beacon/join-tokens").derive(master_key)
+
+    def token(self, session: bytes, participant: str) -> str:
+        """The token of a participant of a session (32 bytes)."""
+        mac = hmac.digest(self._key, session + lp(participant.encode()), hashlib.sha256)
+        return PREFIX + base64.urlsafe_b64encode(mac).rstrip(b"=").decode("ascii")
+
+    def admits(self, token: str, session: bytes, participant: str) -> bool:
+        """Whether the token is this participant's for this session; in constant time."""
+        return hmac.compare_digest(token.encode(), self.token(session, participant).encode())

@@ -1,0 +1,59 @@
+"""/v1/sessions as a list of the host's own, and /v1/hosts/{name}: the ledger that is for everybody to see."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from beacon.errors import ApiError
+from beacon.sessions import ledger
+from beacon.web.requests import authenticate
+from beacon.web.services import SERVICES
+from beacon.web.session_routes import json_response
+from verifier.encoding import MAX_INTEGER, check_string, parse_decimal
+from verifier.errors import FormatError
+
+routes: Final = web.RouteTableDef()
+_PARAMETERS: Final = frozenset({"state", "label", "cursor", "limit"})
+
+
+@routes.get("/v1/sessions")
+async def sessions(request: web.Request) -> web.Response:
+    """The host's own sessions, newest first: filter by `state` and `label`; `limit`, `cursor` and `has_more`."""
+    host = await authenticate(request)
+    return json_response(await request.app[SERVICES].sessions.page(_asked(request, host.name)))
+
+
+@routes.get("/v1/hosts/{host}")
+async def host_ledger(request: web.Request) -> web.Response:
+    """What everybody may see of a host: how many sessions it sealed, revealed and voided, and why; its numbers."""
+    return json_response(await request.app[SERVICES].sessions.ledger(request.match_info["host"]))
+
+
+def _asked(request: web.Request, host: str) -> ledger.Asked:
+    query = request.query
+    if set(query) - _PARAMETERS or len(query) != len(set(query)):
+        raise ApiError("invalid-request", f"The parameters are {', '.join(sorted(_PARAMETERS))}, each once.")
+    state = query.get("state")
+    if state is not None and state not in ledger.STATES:
+        raise ApiError("invalid-request", f"`state` is one of {', '.join(ledger.STATES)}.")
+    limit = _number(query.get("limit"), "limit", ledger.MAX_PAGE)
+    try:
+        label = check_string(query["label"]) if "label" in query else None
+    except FormatError as error:
+        raise ApiError("forbidden-character", f"`label`: {error.message}.") from error
+    before = _number(query.get("cursor"), "cursor", MAX_INTEGER)
+    return ledger.Asked(host, state, label, before, 50 if limit is None else limit)
+
+
+def _number(text: str | None, name: str, most: int) -> int | None:
+    if text is None:
+        return None
+    try:
+        number = parse_decimal(text, most)
+    except FormatError as error:
+        raise ApiError("invalid-request", f"`{name}` is a number from 1 to {most}.") from error
+    if number < 1:
+        raise ApiError("invalid-request", f"`{name}` is a number from 1 to {most}.")
+    return number
