@@ -141,7 +141,7 @@ def child_seals(folder, **options):
 
 
 async def test_a_file_that_may_grow_no_further(tmp_path):
-    done, end = child_seals(tmp_path, limit=150_000)
+    done, end = child_seals(tmp_path, limit=250_000)
     assert end in {"OutcomeUnknown", "WriterStopped", "WriteFailed"}
     assert done
     await whole(tmp_path, done)
