@@ -140,7 +140,11 @@ class WaitingSettings(Section):
         description="Event streams and waiting reads of sessions that may be open at once.",
     )
     listeners_per_address: int = Field(
-        default=64, ge=1, le=8_000, description="How many of them may come from one network address."
+        default=64,
+        ge=1,
+        le=8_000,
+        description="How many of them may come from one network address. "
+        "Behind a reverse proxy all come from the proxy's: raise it then, and limit there.",
     )
 
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from beacon.errors import ApiError
 from beacon.settings import WebhookSettings
 from beacon.store import webhooks as stored
-from beacon.store.errors import WebhookExists, WebhookLimit
+from beacon.store.errors import WebhookExists, WebhookLimit, WriteFailed
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.webhooks import Delivery, Encrypted, Endpoint, WebhookStore
@@ -435,6 +435,7 @@ class Post:
 
     async def sleep(self, event, seconds):
         self.clock.advance(int(seconds * 1000))
+        await asyncio.sleep(0)
 
     def courier(self, store, kept, **options):
         options = {"retry_ms": 100 * HOUR, "jitter": lambda: 1.0, "sleep": self.sleep} | options
@@ -539,6 +540,28 @@ async def test_a_receiver_that_is_gone_gets_nothing_more(tmp_path):
         (kept,) = await store.all()
         assert kept.disabled == 0
         assert len(post.sent) == 3
+
+
+async def test_a_fault_of_the_database_is_waited_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(couriers, "FAULT_SECONDS", 0)
+    async with posted(tmp_path, 3, lambda *_: OK) as (post, store, courier):
+        record, ahead, faults = store.record, store.ahead, []
+
+        async def failing(*given):
+            faults.append(given)
+            if len(faults) < 3:
+                raise WriteFailed("nothing was written")
+            return await (record(*given) if len(given) > 1 else ahead(*given))
+
+        store.record = store.ahead = failing
+        running = asyncio.create_task(courier.run())
+        await until(lambda: len(faults) > 3)
+        store.record = record
+        running.cancel()
+        await asyncio.wait({running})
+        post.items.append(Item(13, bytes(32), "session.draw", 0, b"3"))
+        await steps(courier, store, 13)
+        assert [index for index, *_ in post.sent] == [10, 11, 12, 13]
 
 
 async def test_a_secret_that_cannot_be_opened_sends_nothing_unsigned(tmp_path):

@@ -19,7 +19,6 @@ from typing import Final, Protocol
 import structlog
 
 from beacon.clock import Clock
-from beacon.store.errors import StoreError
 from beacon.store.webhooks import Delivery, Endpoint, Status, WebhookStore
 from beacon.webhooks import signing
 from beacon.webhooks.outbox import Item
@@ -100,13 +99,16 @@ class Courier:
         self._woken.set()
 
     async def run(self) -> None:
-        """Deliver for ever, or until the receiver is gone. A fault of a database is waited out."""
-        self._known = await self._store.ahead(self.endpoint.id)
+        """Deliver for ever, or until the receiver is gone. Faults, of a database or of ours, are waited out."""
+        began = False
         while self.endpoint.disabled is None:
             try:
+                if not began:
+                    self._known = await self._store.ahead(self.endpoint.id)
+                    began = True
                 await self.step()
-            except StoreError as error:
-                _log.error("webhooks wait", webhook=self.endpoint.id, reason=str(error))
+            except Exception:  # noqa: BLE001 - tried again; nothing that is not recorded counts as delivered
+                _log.exception("webhooks wait", webhook=self.endpoint.id)
                 await asyncio.sleep(FAULT_SECONDS)
 
     async def step(self) -> None:
