@@ -98,10 +98,11 @@ async def test_contributions_of_the_session_and_of_a_call(running):
 
     asked = {"draw": 1, "n": 1, "purpose": "white's roll"}
     both = [signed("white", 1, 1, "white's roll"), signed("black", 1, 1, "white's roll")]
+    later = [signed("white", 2, 1, "white's roll")]
     unsigned = [{"participant": "white", "entropy": "02"}]
     await refused("signature-missing", running.draw(session, contributions=unsigned, **asked), "6.4")
     await refused("signature-invalid", running.draw(session, contributions=both, **asked | {"purpose": "else"}), "4.4")
-    await refused("call-number", running.draw(session, contributions=both, **asked | {"draw": 2}), "6.6")
+    await refused("call-number", running.draw(session, contributions=later, **asked | {"draw": 2}), "6.6")
     await refused("call-number", running.draw(session, contributions=both, purpose="white's roll"), "6.6")
     twice = [both[0], both[0]]
     await refused("already-contributed", running.draw(session, contributions=twice, **asked))

@@ -92,7 +92,9 @@ class FakeSessions:
     async def seal(self, host: Any, request: SealRequest, key: Any = None) -> Written:
         return self._answer("seal", host.name, request)
 
-    async def contribute(self, host: Any, session: bytes, request: Any, key: Any = None, *, join: Any = None) -> Written:
+    async def contribute(
+        self, host: Any, session: bytes, request: Any, key: Any = None, *, join: Any = None
+    ) -> Written:
         if host is None:
             raise ApiError("unauthorized", "x")
         return self._answer("contribute", host.name, session, request)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -20,7 +22,7 @@ from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt
 from beacon.sessions.drawing import Drawers
 from beacon.sessions.requests import Written
-from beacon.sessions.state import SessionState, as_json
+from beacon.sessions.state import SessionState, as_json, fold
 from beacon.sessions.transcripts import Transcripts
 from beacon.store.private import Kept, KeptAnswer, KeptSeed
 from verifier import entries
@@ -53,6 +55,41 @@ class Key:
     def of(cls, owner: str, key: str, what: str, body: bytes) -> Key:
         """The key that `owner` (a host) chose for a request. what: the operation and its place; body: what it says."""
         return cls(sha256(_KEY + lp(owner.encode()) + lp(key.encode())), sha256(lp(what.encode()) + lp(body)))
+
+
+class Ahead:
+    """What the earlier steps of one write have decided, before any of it is in the book."""
+
+    def __init__(self) -> None:
+        self.seals: Final[Counter[str]] = Counter()
+        self.chains: Final[set[bytes]] = set()
+        self.commitments: Final[set[bytes]] = set()
+        self.states: Final[dict[bytes, SessionState]] = {}
+
+    def put(self, state: SessionState, *decided: entries.SessionEntry) -> list[bytes]:
+        """The bytes of a session's entries that this step decides; later steps see the session after them."""
+        for entry in decided:
+            state = fold(state, state.last_index, entry)
+        self.states[state.session] = state
+        return [wire.encode(entry) for entry in decided]
+
+
+Step = Callable[[int, Ahead], list[bytes]]
+"""Decides one thing that was asked for, at the entry's time in ms, on the writer's thread."""
+
+
+@contextmanager
+def of_item(number: int, of: int) -> Iterator[None]:
+    """A refusal of one of several things that were asked for together says which: `item`, from 0."""
+    try:
+        yield
+    except ApiError as error:
+        if of == 1:
+            raise
+        extra = {**error.extra, "item": number}
+        raise ApiError(
+            error.code, f"item {number}: {error.detail}", extra=extra, retry_after=error.retry_after
+        ) from error
 
 
 class Context:
@@ -101,9 +138,9 @@ class Context:
         if reason is not None:
             raise ApiError("clock-unsure", reason, retry_after=chain.period)
 
-    def staged(self, session: bytes) -> SessionState:
+    def staged(self, session: bytes, ahead: Ahead) -> SessionState:
         """On the writer's thread: the session as everything before has left it. Raises ApiError once it has ended."""
-        return rules.open_session(self.book.staged(session))
+        return rules.open_session(ahead.states.get(session) or self.book.staged(session))
 
     async def find(self, session: bytes) -> SessionState:
         """Any session. Raises ApiError(session-unknown)."""
@@ -126,14 +163,20 @@ class Context:
         self.chain_of(state)
         return rules.open_session(state)
 
-    async def write(
-        self, build: Callable[[int], Sequence[bytes]], *, key: Key | None = None, seeds: Sequence[KeptSeed] = ()
-    ) -> list[Written]:
-        """Append what `build(time_ms)` gives, durably; seeds, and which request is answered, are kept before that.
+    async def write(self, *steps: Step, key: Key | None = None, seeds: Sequence[KeptSeed] = ()) -> list[Written]:
+        """Append what the steps decide, all or nothing, durably; seeds, and which request is answered, are kept first.
 
         An answer for each thing that was asked for, with the session as this write's last entry has left it; none when
-        nothing was built.
+        nothing was decided.
         """
+
+        def build(time: int) -> list[bytes]:
+            ahead, built = Ahead(), []
+            for number, step in enumerate(steps):
+                with of_item(number, len(steps)):
+                    built += step(time, ahead)
+            return built
+
         states: dict[bytes, SessionState] = {}
 
         def staged(appended: Sequence[Appended]) -> list[Kept]:

@@ -22,6 +22,7 @@ MAX_ATTACHMENTS: Final = 16
 MAX_RECIPES: Final = 64
 MAX_ENTROPY_BYTES: Final = 256
 DEFAULT_LINKS: Final = 1_024
+MAX_BATCH: Final = 100
 MAX_TEXT_BYTES: Final = 256
 MAX_NAME_BYTES: Final = 128
 
@@ -77,6 +78,7 @@ Name = Annotated[str, _bounded("invalid-request", 1, MAX_NAME_BYTES)]
 PublicKey = Annotated[bytes, *_hex(32, 32, "seal-key-invalid")]
 Digest = Annotated[bytes, *_hex(32, 32, "seal-attachment-invalid")]
 SessionId = Annotated[bytes, *_hex(32, 32, "seal-replaces-unknown")]
+SessionName = Annotated[bytes, *_hex(32, 32, "session-unknown")]
 Entropy = Annotated[bytes, *_hex(1, MAX_ENTROPY_BYTES, "entropy-invalid")]
 Signature = Annotated[bytes, *_hex(64, 64, "signature-invalid")]
 Commitment = Annotated[bytes, *_hex(32, 32, "seal-commitment-invalid")]
@@ -228,6 +230,24 @@ class DrawRequest(Request):
         if not 1 <= self.count <= MAX_OUTCOMES or self.outcomes == []:
             raise refusal("draw-count", f"1 to {MAX_OUTCOMES} draws at once, not {self.count}")
         return self
+
+
+class BatchSealRequest(Request):
+    """POST /v1/batch/seals: 1 to 100 seals, all or none."""
+
+    sessions: Annotated[list[SealRequest], Field(min_length=1, max_length=MAX_BATCH)]
+
+
+class SessionDrawRequest(DrawRequest):
+    """One of a batch of draws: of which session."""
+
+    session: SessionName
+
+
+class BatchDrawRequest(Request):
+    """POST /v1/batch/draws: 1 to 100 draws or calls, all or none."""
+
+    draws: Annotated[list[SessionDrawRequest], Field(min_length=1, max_length=MAX_BATCH)]
 
 
 class LinkRequest(Request):

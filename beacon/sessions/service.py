@@ -9,7 +9,7 @@ from typing import Any, Final
 from beacon.errors import ApiError
 from beacon.sessions import commands, draws, ledger, rules, wire
 from beacon.sessions.book import session_events
-from beacon.sessions.context import Context, Host, Key
+from beacon.sessions.context import Ahead, Context, Host, Key, Step, of_item
 from beacon.sessions.drawing import LIGHT
 from beacon.sessions.joining import Joining
 from beacon.sessions.live import Live
@@ -17,6 +17,7 @@ from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkReque
 from beacon.sessions.settling import append_planned
 from beacon.sessions.state import SessionState
 from beacon.settings import SessionSettings
+from beacon.store.private import KeptSeed
 from verifier import entries
 from verifier.drand import ChainInfo
 
@@ -49,6 +50,19 @@ class Sessions:
 
     async def seal(self, host: Host, request: SealRequest, key: Key | None = None) -> Written:
         """Seal a session: the seed is kept before the seal is public."""
+        return (await self.seals(host, [request], key))[0]
+
+    async def seals(self, host: Host, requests: Sequence[SealRequest], key: Key | None = None) -> list[Written]:
+        """Seal several sessions, all or none."""
+        steps, seeds = [], []
+        for number, request in enumerate(requests):
+            with of_item(number, len(requests)):
+                step, seed = await self._sealing(host, request)
+            steps.append(step)
+            seeds += seed
+        return await self._context.write(*steps, key=key, seeds=seeds)
+
+    async def _sealing(self, host: Host, request: SealRequest) -> tuple[Step, list[KeptSeed]]:
         context, chain = self._context, self._chain(host, request)
         await self._check_replaces(host, request)
         has_keys = any(participant.key is not None for participant in request.participants)
@@ -66,15 +80,20 @@ class Sessions:
         seeds = [] if request.commitment is not None else [await context.custody.make(request.links_or_default)]
         commitment = request.commitment or seeds[0].commitment
 
-        def build(time: int) -> list[bytes]:
-            if request.commitment is not None and context.book.has_commitment(commitment):
+        def step(time: int, ahead: Ahead) -> list[bytes]:
+            known = commitment in ahead.commitments or (request.commitment and context.book.has_commitment(commitment))
+            if known:
                 raise ApiError("seal-commitment-invalid", "the log has this commitment, seed or link already")
-            seal = wire.encode(decide(commitment, context.book.next_sequence(host.name), time))
-            if context.book.knows_chain(chain.hash):
-                return [seal]
-            return [wire.encode(entries.Chain(time, chain.as_dict())), seal]
+            seal = decide(commitment, context.book.next_sequence(host.name) + ahead.seals[host.name], time)
+            entry = [wire.encode(seal)]
+            if not context.book.knows_chain(chain.hash) and chain.hash not in ahead.chains:
+                entry.insert(0, wire.encode(entries.Chain(time, chain.as_dict())))
+            ahead.seals[host.name] += 1
+            ahead.chains.add(chain.hash)
+            ahead.commitments.add(commitment)
+            return entry
 
-        return (await context.write(build, key=key, seeds=seeds))[0]
+        return step, seeds
 
     async def contribute(
         self,
@@ -103,12 +122,11 @@ class Sessions:
         rules.contribution(state, draft, context.known_time(chain, draft.time))
         await asyncio.to_thread(rules.contributor, state.seal, session, draft)
 
-        def build(time: int) -> list[bytes]:
-            newest = context.known_time(chain, time)
-            entry = entries.Contribution(time, *said)
-            return [wire.encode(item) for item in commands.contribute(context.staged(session), entry, chain, newest)]
+        def step(time: int, ahead: Ahead) -> list[bytes]:
+            now, newest = context.staged(session, ahead), context.known_time(chain, time)
+            return ahead.put(now, *commands.contribute(now, entries.Contribution(time, *said), chain, newest))
 
-        return (await context.write(build, key=key))[0]
+        return (await context.write(step, key=key))[0]
 
     async def _contributable(self, host: Host | None, session: bytes, *, joins: bool) -> SessionState:
         if host is not None:
@@ -142,69 +160,68 @@ class Sessions:
 
     async def draw(self, host: Host, session: bytes, request: DrawRequest, key: Key | None = None) -> Written:
         """Make the next draws of a match's recipe, or call the next draw of a live session."""
-        state = await self._context.own(host, session)
+        while True:
+            state = await self._context.own(host, session)
+            written = await self._context.write(await self._drawing(state, request), key=key)
+            if written:
+                return written[0]
+
+    async def draws(
+        self, host: Host, requests: Sequence[tuple[bytes, DrawRequest]], key: Key | None = None
+    ) -> list[Written]:
+        """Draw from several sessions, or several times from one, all or none."""
+        steps = []
+        for number, (session, request) in enumerate(requests):
+            with of_item(number, len(requests)):
+                state = await self._context.own(host, session)
+                steps.append(await self._drawing(state, request, alone=len(requests) == 1))
+        return await self._context.write(*steps, key=key)
+
+    async def _drawing(self, state: SessionState, request: DrawRequest, *, alone: bool = True) -> Step:
         if state.live:
-            return await self._live.call(state, request, key)
+            return await self._live.calling(state, request)
         if request.contributions or request.draw is not None:
             raise ApiError("not-live", "contributions and `draw` are for the calls of live sessions")
         if state.seal.custody == "host":
-            return await self._claim(state, request, key)
+            return self._claiming(state, request)
         if request.outcomes is not None:
             raise ApiError("not-your-seed", "the service holds the seed, and says what was drawn")
-        return await self._draw(host, state, request, key)
-
-    async def _draw(self, host: Host, state: SessionState, request: DrawRequest, key: Key | None) -> Written:
-        """Heavy draws are made before their entry, and again if others came between."""
         context, chain = self._context, self._context.chain_of(state)
         seed = await context.custody.open(state.seal.commitment)
-        while True:
-            context.no_doubt(chain)
-            asked = draws.asked(state, request.recipe, request.count, chain, context.clock.now())
-            ready = await context.drawers.make(asked, seed) if asked.work > LIGHT else None
-            written = await self._drawn(state, asked, seed, ready, request, key)
-            if written is not None:
-                return written
-            state = await context.own(host, state.session)
+        context.no_doubt(chain)
+        asked = draws.asked(state, request.recipe, request.count, chain, context.clock.now())
+        if asked.work > LIGHT and not alone:
+            raise ApiError("draw-count", "these draws are too much work beside others: ask for them alone")
+        ready = await context.drawers.make(asked, seed) if asked.work > LIGHT else None
 
-    async def _drawn(
-        self,
-        state: SessionState,
-        asked: draws.Drawing,
-        seed: bytes,
-        ready: list[Any] | None,
-        request: DrawRequest,
-        key: Key | None,
-    ) -> Written | None:
-        """Append the draws; None if others took their numbers while heavy ones were made."""
-        context, chain = self._context, self._context.chain_of(state)
-
-        def build(time: int) -> list[bytes]:
+        def step(time: int, ahead: Ahead) -> list[bytes]:
+            """Heavy draws were made before; nothing if others have taken their numbers meanwhile."""
             context.no_doubt(chain)
-            now = draws.asked(context.staged(state.session), asked.name, asked.count, chain, time)
+            staged = context.staged(state.session, ahead)
+            now = draws.asked(staged, asked.name, asked.count, chain, time)
             _check_number(request, now.first)
             if ready is not None and now != asked:
                 return []
-            made = ready if ready is not None else now.outcomes(seed)
-            return [wire.encode(entries.Draw(time, state.session, now.name, now.first, request.purpose, tuple(made)))]
+            made = tuple(ready if ready is not None else now.outcomes(seed))
+            return ahead.put(staged, entries.Draw(time, state.session, now.name, now.first, request.purpose, made))
 
-        written = await context.write(build, key=key)
-        return written[0] if written else None
+        return step
 
-    async def _claim(self, state: SessionState, request: DrawRequest, key: Key | None) -> Written:
+    def _claiming(self, state: SessionState, request: DrawRequest) -> Step:
         """Custody `host`: the outcomes are the host's claim until its seed is revealed."""
         context, chain = self._context, self._context.chain_of(state)
         outcomes = request.outcomes
         if outcomes is None:
             raise ApiError("outcomes-missing", "the host holds the seed: send the `outcomes` that it gives")
 
-        def build(time: int) -> list[bytes]:
+        def step(time: int, ahead: Ahead) -> list[bytes]:
             context.no_doubt(chain)
-            staged = context.staged(state.session)
+            staged = context.staged(state.session, ahead)
             entry = draws.claimed(staged, request.recipe, outcomes, request.purpose, chain, time)
             _check_number(request, entry.n)
-            return [wire.encode(entry)]
+            return ahead.put(staged, entry)
 
-        return (await context.write(build, key=key))[0]
+        return step
 
     async def hand_in(self, host: Host, session: bytes, request: LinkRequest, key: Key | None = None) -> Written:
         """Custody `host`, live: the link of a call, which makes its draw."""
@@ -300,11 +317,12 @@ class Sessions:
     ) -> Written:
         context, chain = self._context, self._context.chain_of(state)
 
-        def build(time: int) -> list[bytes]:
+        def step(time: int, ahead: Ahead) -> list[bytes]:
             context.no_doubt(chain)
-            return [wire.encode(decide(context.staged(state.session), time))]
+            staged = context.staged(state.session, ahead)
+            return ahead.put(staged, decide(staged, time))
 
-        return (await context.write(build, key=key))[0]
+        return (await context.write(step, key=key))[0]
 
     def _chain(self, host: Host, request: SealRequest) -> ChainInfo:
         wanted = self._default_chain if request.chain is None else request.chain

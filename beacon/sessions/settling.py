@@ -16,7 +16,7 @@ import structlog
 from beacon.errors import ApiError
 from beacon.log.sequencer import Appended
 from beacon.sessions import calls, commands, draws, wire
-from beacon.sessions.context import Context
+from beacon.sessions.context import Ahead, Context
 from beacon.sessions.drawing import LIGHT
 from beacon.sessions.state import Pending, SessionState
 from verifier import entries
@@ -99,7 +99,7 @@ async def append_planned(context: Context, state: SessionState, drawing: draws.D
 
     def build(time: int) -> list[bytes]:
         context.no_doubt(chain)
-        if draws.planned(context.staged(state.session)) != drawing:
+        if draws.planned(context.staged(state.session, Ahead())) != drawing:
             return []
         draw = entries.Draw(time, state.session, drawing.name, drawing.first, "", tuple(made))
         return [wire.encode(draw)]

@@ -6,6 +6,7 @@ from aiohttp import web
 
 from beacon.settings import Settings
 from beacon.web import (
+    batch_routes,
     chain_routes,
     event_routes,
     health_routes,
@@ -29,6 +30,7 @@ def build_web(settings: Settings) -> web.Application:
     app.on_shutdown.append(waits.release)
     for module in (
         session_routes,
+        batch_routes,
         host_routes,
         event_routes,
         webhook_routes,

@@ -40,6 +40,10 @@ class Sessions(Protocol):
     """The commands and views of sessions. `session` is 32 bytes. Each raises ApiError, and the store's errors."""
 
     async def seal(self, host: Host, request: SealRequest, key: Key | None = None) -> Written: ...
+    async def seals(self, host: Host, requests: Sequence[SealRequest], key: Key | None = None) -> list[Written]: ...
+    async def draws(
+        self, host: Host, requests: Sequence[tuple[bytes, DrawRequest]], key: Key | None = None
+    ) -> list[Written]: ...
     async def contribute(
         self,
         host: Host | None,

@@ -155,20 +155,27 @@ async def once(
 
 
 def _written(written: Written, *, headers: dict[str, str] | None = None) -> web.Response:
-    """201 with the state after the write and the receipt of its one entry."""
-    answer = _state(written) | {"receipt": written.receipts[0]}
-    return json_response(answer, status=web.HTTPCreated.status_code, headers=headers)
+    return json_response(written_json(written), status=web.HTTPCreated.status_code, headers=headers)
+
+
+def written_json(written: Written) -> dict[str, Any]:
+    """The session after the write, and the receipt of its one entry."""
+    return _state(written) | {"receipt": written.receipts[0]}
 
 
 def _drawn(written: Written) -> web.Response:
-    """201 with what was drawn or called, and the receipts."""
+    return json_response(drawn_json(written), status=web.HTTPCreated.status_code)
+
+
+def drawn_json(written: Written) -> dict[str, Any]:
+    """The session after the write, what was drawn or called, and the receipts."""
     answer: dict[str, Any] = {"receipts": written.receipts}
     if written.call is not None:
         call = written.call
         answer["call"] = {"draw": call.draw, "recipe": call.recipe, "n": call.n, "round": call.round}
     if written.outcomes is not None:
         answer |= {"outcomes": written.outcomes, "n": written.first_n}
-    return json_response(_state(written) | answer, status=web.HTTPCreated.status_code)
+    return _state(written) | answer
 
 
 def _state(written: Written) -> dict[str, Any]:
