@@ -131,13 +131,13 @@ class LimitSettings(Section):
 
 
 class WaitingSettings(Section):
-    """How many may wait for what happens to sessions."""
+    """How many may wait for what happens to sessions, and for rounds."""
 
     listeners: int = Field(
         default=2_000,
         ge=1,
         le=8_000,
-        description="Event streams and waiting reads of sessions that may be open at once.",
+        description="Event streams, and reads that wait for a session or a round, that may be open at once.",
     )
     listeners_per_address: int = Field(
         default=64,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from beacon.errors import PROBLEMS
@@ -16,6 +17,7 @@ from beacon.rounds.rounds import TROUBLES
 from beacon.sessions.changes import Changes
 from beacon.sessions.waiting import Waiting
 from beacon.settings import Settings
+from beacon.web import waits
 from beacon.web.application import build_web
 from beacon.web.chain_metrics import ChainCollector
 from beacon.web.services import SERVICES, Chain, Services
@@ -187,6 +189,41 @@ async def test_a_client_that_goes_away_leaves_nobody_waiting(world):
     waiting = await world.asked(f"{ROUNDS}/next?wait=1")
     waiting.cancel()
     await until(lambda: len(world._waiting) == 0)
+
+
+@pytest.mark.parametrize("path", ["next?wait=60", "72799?wait=60"])
+async def test_clients_that_go_away_leave_their_places_also_where_handlers_are_not_cancelled(world, path, monkeypatch):
+    """As the service runs them: aiohttp lets a handler go on after its client has left."""
+    monkeypatch.setattr(waits, "LOOK_SECONDS", 0.01)
+    runner = web.AppRunner(_again(world.client.app))
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        for _ in range(3):
+            _, writer = await asyncio.open_connection(*runner.addresses[0])
+            writer.write(f"GET {ROUNDS}/{path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            await until(lambda: len(world._waiting) == 1)
+            writer.close()
+            await until(lambda: len(world._waiting) == 0)
+    finally:
+        await runner.cleanup()
+
+
+def _again(app):
+    again = build_web(app[SERVICES].settings)
+    again[SERVICES] = app[SERVICES]
+    return again
+
+
+@pytest.mark.parametrize("path", ["next?wait=60", "72799?wait=60"])
+async def test_one_address_cannot_take_every_place(world, path):
+    seats = world.client.app[waits.SEATS]
+    taken = [await world.asked(f"{ROUNDS}/{path}", 404) for _ in range(seats._per_address)]
+    await problem(world, f"{ROUNDS}/{path}", "too-many-listeners")
+    await problem(world, f"{ROUNDS}/72799", "round-unknown")
+    world.rounds.release()
+    await asyncio.gather(*taken)
+    assert len(seats) == 0
 
 
 async def test_a_stop_lets_everybody_go(world):

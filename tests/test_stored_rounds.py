@@ -1,5 +1,6 @@
 """Rows that somebody else wrote to log.db: none is used before it was verified, and a forged one is never used."""
 
+import asyncio
 import sqlite3
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
@@ -23,9 +24,11 @@ from tests.round_support import (
     DEFAULT,
     QUICKNET,
     InlineVerifier,
+    MemoryRoundStore,
     at,
     own_chain,
     recorded,
+    until,
     verified,
 )
 from tests.session_support import MemorySeeds, Service
@@ -86,6 +89,44 @@ async def world_of(path, clock, servers=(), **options):
 
 def damage_in(logs):
     return [line["round"] for line in logs if line["log_level"] == "critical" and "does not verify" in line["event"]]
+
+
+class Line(InlineVerifier):
+    """One thing after the other, as in the worker process; most: how many stood in the line at once."""
+
+    def __init__(self):
+        self.waiting = self.most = 0
+        self.asked = []
+        self.go = asyncio.Event()
+
+    async def verify_many(self, chain, stated):
+        self.waiting += len(stated)
+        self.most = max(self.most, self.waiting)
+        self.asked += stated
+        await self.go.wait()
+        self.waiting -= len(stated)
+        return await super().verify_many(chain, stated)
+
+
+async def test_however_many_ask_for_stored_rounds_what_is_fetched_waits_for_one_of_them_at_most():
+    line, store = Line(), MemoryRoundStore()
+    rounds = Rounds([Followed(QUICKNET, ())], store, at(NUMBER), policy=ONCE, verifier=line)
+    await rounds.start(scheduled=False)
+    numbers = [NUMBER - 2, NUMBER - 1, NUMBER]
+    for number in numbers:
+        store.rounds[HASH, number] = verified(QUICKNET, number)
+    asking = [asyncio.create_task(rounds.get(HASH, number)) for number in numbers * 9]
+    asking += [asyncio.create_task(rounds.wait(HASH, number, 60)) for number in numbers * 9]
+    left = asyncio.create_task(rounds.get(HASH, NUMBER))
+    await until(lambda: line.waiting)
+    await asyncio.sleep(0.05)
+    assert line.waiting == 1
+    left.cancel()
+    line.go.set()
+    assert [found.round for found in await asyncio.gather(*asking)] == numbers * 18
+    assert line.most == 1
+    assert sorted(stated.round for stated in line.asked) == numbers
+    await rounds.stop()
 
 
 async def test_a_forged_newest_round_is_not_known_after_the_start(path):

@@ -103,8 +103,8 @@ class Follower:
         self._wanted.discard(round_number)
 
     async def get(self, round_number: int) -> VerifiedRound | None:
-        """The stored round, verified; nothing is fetched."""
-        return await self._stored.get(round_number)
+        """The stored round, verified, for anybody who asks; nothing is fetched."""
+        return await self._stored.look_up(round_number)
 
     async def accept(self, verified: VerifiedRound) -> bool:
         """Store a verified round from anywhere and tell the listeners; whether all of them took it.

@@ -7,6 +7,7 @@ removed nor replaced: it is never used, and `damaged` names its round from then 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -31,6 +32,7 @@ class StoredRounds:
         self._verifier: Final = verifier
         self._outcomes: Final[dict[Round, VerifiedRound | Refusal]] = {}
         self.damaged: Final[set[int]] = set()
+        self._one_at_a_time: Final = asyncio.Lock()
 
     async def newest(self) -> VerifiedRound | None:
         """The stored round with the highest number; None too where it does not verify."""
@@ -39,6 +41,14 @@ class StoredRounds:
     async def get(self, round_number: int) -> VerifiedRound | None:
         """The stored round of this number; None too where it does not verify."""
         return await self._usable(await self._store.get(self._chain, round_number))
+
+    async def look_up(self, round_number: int) -> VerifiedRound | None:
+        """As `get`, for anybody who asks: they are verified one at a time, so that no other work waits for many."""
+        stated = await self._store.get(self._chain, round_number)
+        if stated is None or stated in self._outcomes:
+            return await self._usable(stated)
+        async with self._one_at_a_time:
+            return await self._usable(stated)
 
     async def put(self, verified: VerifiedRound) -> Put:
         """Store a round. CONFLICT: another one of its number is there, and verifies as well.

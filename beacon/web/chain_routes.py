@@ -11,6 +11,7 @@ from aiohttp import ETag, hdrs, web
 from beacon.errors import ApiError
 from beacon.relay_urls import public_name
 from beacon.rounds.health import RelayHealth
+from beacon.web import waits
 from beacon.web.log_routes import IMMUTABLE
 from beacon.web.services import SERVICES, Chain, Services
 from beacon.web.session_routes import json_response
@@ -37,7 +38,8 @@ async def next_round(request: web.Request) -> web.StreamResponse:
     """Wait for the next round that is verified here: `?wait=SECONDS`, at most 60, else 30."""
     chain = _named(request)
     wait = _wait(request, NEXT_WAIT)
-    found = await request.app[SERVICES].rounds.wait(chain.info.hash, None, wait)
+    with waits.seat(request):
+        found = await waits.while_there(request, request.app[SERVICES].rounds.wait(chain.info.hash, None, wait))
     if found is None:
         raise ApiError("round-unknown", f"No newer round of {chain.name} was verified in {wait} s.", retry_after=1)
     place = f"/v1/chains/{chain.info.hash.hex()}/rounds/{found.round}"
@@ -54,9 +56,10 @@ async def round_(request: web.Request) -> web.StreamResponse:
         raise ApiError("round-unknown", "A round is a decimal number.") from error
     wait = _wait(request, 0)
     if wait and 1 <= number <= chain.info.final_round:
-        found = await services.rounds.wait(chain.info.hash, number, wait)
+        with waits.seat(request):
+            found = await waits.while_there(request, services.rounds.wait(chain.info.hash, number, wait))
     else:
-        found = await services.rounds.get(chain.info.hash, number)
+        found = await waits.while_there(request, services.rounds.get(chain.info.hash, number))
     if found is None:
         raise ApiError(
             "round-unknown", f"Round {number} of {chain.name} is not among the rounds kept here.", retry_after=1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from aiohttp import web
 
@@ -14,8 +15,11 @@ from beacon.web.services import SERVICES
 from verifier.encoding import MAX_INTEGER, parse_decimal
 from verifier.errors import FormatError
 
+T = TypeVar("T")
+
 MAX_WAIT: Final = 30
 """Seconds that a request may wait for a session; more is taken for this."""
+LOOK_SECONDS: Final = 1.0
 
 
 class Seats:
@@ -89,6 +93,19 @@ def gone(request: web.Request) -> Callable[[], bool]:
         return request.transport is None or request.transport.is_closing()
 
     return left
+
+
+async def while_there(request: web.Request, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` comes to; None, with `work` cancelled, once the request's client has left."""
+    left, task = gone(request), asyncio.ensure_future(work)
+    try:
+        while not left():
+            done, _ = await asyncio.wait({task}, timeout=LOOK_SECONDS)
+            if done:
+                return task.result()
+        return None
+    finally:
+        task.cancel()
 
 
 async def release(app: web.Application) -> None:
