@@ -559,7 +559,7 @@ def grown(directory: Path) -> bytes:
     older = settings.log_db.read_bytes()
     log = Log.open(settings.log_db, log_signer(settings), SystemClock(), mark=settings.log_mark)
     for number in range(2):
-        entry = '{"v":1,"type":"test","time":%d,"n":%d}'
+        entry = '{"v":1,"type":"log","time":%d,"origin":"%d"}'
         log.writer.submit(
             log._appending(lambda time, entry=entry, number=number: [(entry % (time, number)).encode()]), plain=True
         ).result()

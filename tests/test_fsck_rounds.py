@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from beacon.log import fsck_rounds
+from beacon.log import fsck_rounds, wire
 from beacon.log.fsck import check
-from beacon.sessions import wire
 from tests.log_support import ORIGIN, SIGNER, first_leaf, forge, make_log, tamper
 from tests.round_support import DEFAULT, QUICKNET, own_chain, recorded
 from tests.session_support import FIRST, service

@@ -212,7 +212,7 @@ async def test_the_longest_entry_fits(tmp_path):
     log = open_log(tmp_path / "log.db")
 
     def longest(time):
-        entry = encode_json({"v": 1, "type": "x", "time": time, "pad": ""})
+        entry = encode_json({"v": 1, "type": "log", "time": time, "origin": ""})
         return [entry.replace(b'""', b'"' + b"x" * (65_535 - len(entry)) + b'"')]
 
     assert len((await log.append(longest))[0].entry) == 65_535

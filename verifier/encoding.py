@@ -24,7 +24,6 @@ Json: TypeAlias = "bool | int | str | list[Json] | dict[str, Json] | None"
 
 _HEX = re.compile(r"(?:[0-9a-f]{2})*", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
-_INTEGER = re.compile(r"0|-?[1-9][0-9]*", re.ASCII)
 _NOT_A_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[^"\[\]{}]++', re.DOTALL)
 _FORBIDDEN_RAW = re.compile("[\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 _FORBIDDEN = re.compile("[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -173,7 +172,8 @@ def _object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
 
 def _integer(text: str) -> int:
-    if len(text) > 17 or not _INTEGER.fullmatch(text):
+    """A number that the decoder found, which the grammar of JSON leaves one spelling but for minus zero."""
+    if len(text) > 17 or text == "-0" or not text.isascii():
         raise FormatError(Code.JSON, "an integer outside the canonical form or range")
     number = int(text)
     if abs(number) > MAX_INTEGER:

@@ -255,8 +255,9 @@ def encode_entry(entry: Entry) -> bytes:
         if name == "time" or (value is None and (entry.type, name) not in _NULLABLE):
             continue
         if name == "recipes":
-            value = {key: draws.encode_recipe(recipe) for key, recipe in value.items()}
-        fields[name] = _plain(value)
+            fields[name] = {key: draws.encode_recipe(recipe) for key, recipe in value.items()}
+        else:
+            fields[name] = _plain(value)
     data = encode_json(fields)
     if len(data) > MAX_ENTRY_BYTES:
         raise FormatError(Code.ENTRY, f"an entry has at most {MAX_ENTRY_BYTES} bytes, this one {len(data)}")
@@ -269,17 +270,16 @@ _NULLABLE: Final = frozenset(
 
 
 def _plain(value: Any) -> Json:
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
     if hasattr(value, "__dataclass_fields__"):
         items = ((name, getattr(value, name)) for name in value.__dataclass_fields__)
         return {name: _plain(item) for name, item in items if item is not None}
-    plain: Json = value
-    return plain
+    return {key: _plain(item) for key, item in value.items()}
 
 
 _time = integer()

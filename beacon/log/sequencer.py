@@ -14,13 +14,14 @@ from typing import Any, Final, NamedTuple, Protocol
 from sqlite_utils import Database
 
 from beacon.clock import Clock
+from beacon.log import wire
 from beacon.log.projection import Loading, Projection
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.tree import Edge, prove_last
 from beacon.store.errors import EntryRefused, LogDamaged
 from beacon.store.rows import insert_rows
 from beacon.store.writer import PoisonedBatchError
-from verifier.encoding import encode_json, parse_canonical_json
+from verifier.encoding import encode_json
 from verifier.errors import FormatError
 from verifier.merkle import leaf_hash
 from verifier.note import Checkpoint, SigningKey
@@ -109,8 +110,8 @@ class Sequencer:
     def append(self, db: Database, build: Build, staged: Staged | None = None) -> list[Appended]:
         """Build and stage entries; a plain job of the writer. staged: see Staged.
 
-        Raises what `build` raises, and EntryRefused when an entry is not canonical JSON of at most 65,535 bytes with
-        the time it was given; then nothing is staged.
+        Raises what `build` raises, and EntryRefused when an entry is none of section 3, or has not the time it was
+        given; then nothing is staged.
         """
         time = max(self._clock.now(), self._time)
         built = list(build(time))
@@ -224,8 +225,8 @@ def _check(entry: bytes, time: int) -> None:
     if not isinstance(entry, bytes):
         raise EntryRefused("an entry is bytes")
     try:
-        fields = parse_canonical_json(entry)
+        parsed = wire.parse(entry)
     except FormatError as error:
         raise EntryRefused(str(error)) from error
-    if fields.get("time") is True or fields.get("time") != time:
+    if parsed.time != time:
         raise EntryRefused(f"the entry's time is not the time it was given, {time}")

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from sqlite_utils import Database
 
-from beacon.log import reads
-from beacon.sessions import wire
+from beacon.log import reads, wire
 from beacon.sessions.state import LoggedRound, RoundKey, SessionState, anchored, fold, grown, sealed
 from beacon.store.errors import LogDamaged
 from beacon.store.rows import insert_rows

@@ -12,11 +12,11 @@ from sqlite_utils import Database
 
 from beacon.clock import Clock
 from beacon.errors import ApiError
-from beacon.log import reads
+from beacon.log import reads, wire
 from beacon.log.log import Log
 from beacon.log.sequencer import Appended
 from beacon.rounds.rounds import Rounds
-from beacon.sessions import rules, wire
+from beacon.sessions import rules
 from beacon.sessions.book import Book, chain_info, load
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt

@@ -15,7 +15,8 @@ from typing import Final
 import structlog
 
 from beacon.errors import ApiError
-from beacon.sessions import commands, rules, settling, wire
+from beacon.log import wire
+from beacon.sessions import commands, rules, settling
 from beacon.sessions.context import Context
 from beacon.sessions.state import SessionState
 from beacon.store.errors import StoreError

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from beacon.errors import ApiError
-from beacon.sessions import commands, draws, ledger, rules, wire
+from beacon.log import wire
+from beacon.sessions import commands, draws, ledger, rules
 from beacon.sessions.book import session_events
 from beacon.sessions.context import Ahead, Context, Host, Key, Step, of_item
 from beacon.sessions.drawing import LIGHT
@@ -71,12 +72,6 @@ class Sessions:
             await asyncio.to_thread(commands.seal_terms, *arguments) if has_keys else commands.seal_terms(*arguments)
         )
 
-        def decide(commitment: bytes, host_seq: int, time: int) -> entries.Seal:
-            rules.running(chain, time)
-            newest = context.known_time(chain, time)
-            return commands.seal(terms, commitment, host_seq, newest, self._defaults, time)
-
-        wire.encode(decide(bytes(entries.HASH_BYTES), 1, context.clock.now()))
         seeds = [] if request.commitment is not None else [await context.custody.make(request.links_or_default)]
         commitment = request.commitment or seeds[0].commitment
 
@@ -84,8 +79,10 @@ class Sessions:
             known = commitment in ahead.commitments or (request.commitment and context.book.has_commitment(commitment))
             if known:
                 raise ApiError("seal-commitment-invalid", "the log has this commitment, seed or link already")
-            seal = decide(commitment, context.book.next_sequence(host.name) + ahead.seals[host.name], time)
-            entry = [wire.encode(seal)]
+            rules.running(chain, time)
+            number = context.book.next_sequence(host.name) + ahead.seals[host.name]
+            newest = context.known_time(chain, time)
+            entry = [wire.encode(commands.seal(terms, commitment, number, newest, self._defaults, time))]
             if not context.book.knows_chain(chain.hash) and chain.hash not in ahead.chains:
                 entry.insert(0, wire.encode(entries.Chain(time, chain.as_dict())))
             ahead.seals[host.name] += 1

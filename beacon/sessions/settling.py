@@ -14,8 +14,9 @@ from typing import Any, Final
 import structlog
 
 from beacon.errors import ApiError
+from beacon.log import wire
 from beacon.log.sequencer import Appended
-from beacon.sessions import calls, commands, draws, wire
+from beacon.sessions import calls, commands, draws
 from beacon.sessions.context import Ahead, Context
 from beacon.sessions.drawing import LIGHT
 from beacon.sessions.state import Pending, SessionState
