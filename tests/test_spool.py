@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import stat
 from dataclasses import replace
 
@@ -127,6 +128,68 @@ async def test_a_file_of_something_else_is_put_aside(spool, text):
         await world.rounds.tick()
         assert world.told == []
     assert [name.endswith(".refused") for name in names(spool)] == [True]
+
+
+def a_pipe(path):
+    os.mkfifo(path)
+
+
+def a_link_to_a_pipe(path):
+    os.mkfifo(path.with_suffix(".pipe"))
+    path.symlink_to(path.with_suffix(".pipe"))
+
+
+def a_link_to_a_device(path):
+    path.symlink_to("/dev/zero")
+
+
+def a_dangling_link(path):
+    path.symlink_to(path.with_suffix(".nowhere"))
+
+
+def a_folder(path):
+    path.mkdir()
+
+
+def a_socket(path):
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(os.path.relpath(path))
+
+
+@pytest.mark.parametrize("make", [a_pipe, a_link_to_a_pipe, a_link_to_a_device, a_dangling_link, a_folder, a_socket])
+async def test_what_is_no_plain_file_is_put_aside_and_nothing_waits_for_it(spool, make, monkeypatch):
+    spool.add(QUICKNET, [verified(QUICKNET, 72_799)])
+    path = spool.folder / f"{HASH.hex()}-0.jsonl"
+    monkeypatch.chdir(spool.folder)
+    make(path)
+    assert list(spool.rounds(QUICKNET)) == [72_799]
+    async with World(spool) as world, asyncio.timeout(20):
+        await world.rounds.tick()
+        assert world.told == [72_799]
+    assert spool.files(QUICKNET) == []
+    assert path.with_suffix(".refused").name in os.listdir(spool.folder)
+
+
+@pytest.mark.parametrize("fails", ["read", "refuse", "done"])
+async def test_a_file_that_cannot_be_read_moved_or_removed_keeps_no_other_waiting(spool, fails, monkeypatch):
+    spool.add(QUICKNET, [verified(QUICKNET, 72_797)])
+    spool.add(QUICKNET, [verified(QUICKNET, 72_799)])
+    first, second = spool.files(QUICKNET)
+    if fails == "refuse":
+        first.write_bytes(b"no round")
+    work = getattr(spool, fails)
+
+    def failing(path, *rest):
+        if path == first:
+            raise PermissionError(13, "Permission denied", str(path))
+        return work(path, *rest)
+
+    monkeypatch.setattr(spool, fails, failing)
+    assert 72_799 in spool.rounds(QUICKNET)
+    async with World(spool) as world:
+        await world.rounds.tick()
+        assert world.told == ([72_797] if fails == "done" else []) + [72_799]
+    assert (first.exists(), second.exists()) == (True, False)
 
 
 async def test_what_a_store_does_not_take_is_left_for_the_next_wake(spool):

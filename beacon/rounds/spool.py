@@ -9,8 +9,10 @@ folder can at most make the service verify rounds in vain.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -47,19 +49,19 @@ class Spool:
         return sorted(self.folder.glob(f"{chain.hash.hex()}-*.jsonl")) if self.folder.is_dir() else []
 
     def read(self, path: Path, chain: ChainInfo) -> list[Round]:
-        """What a file says. Raises LineRefused, for a file that is too large too; OSError."""
-        if path.stat().st_size > MAX_BYTES:
-            raise LineRefused(1, f"a file of more than {MAX_BYTES} bytes")
-        with path.open("rb") as file:
+        """What a file says. Raises LineRefused, for what is too large or no plain file too; OSError."""
+        with os.fdopen(_open_plain(path), "rb") as file:
+            if os.fstat(file.fileno()).st_size > MAX_BYTES:
+                raise LineRefused(1, f"a file of more than {MAX_BYTES} bytes")
             return [stated for _, stated in read_lines(file, known([chain]))]
 
     def rounds(self, chain: ChainInfo) -> dict[int, Round]:
-        """All that waits for the chain, by number; files that are gone by now, or hold no rounds, are passed over."""
+        """All that waits for the chain, by number; files that cannot be read, or hold no rounds, are passed over."""
         found: dict[int, Round] = {}
         for path in self.files(chain):
             try:
                 found |= {stated.round: stated for stated in self.read(path, chain)}
-            except (LineRefused, FileNotFoundError):
+            except (LineRefused, OSError):
                 continue
         return found
 
@@ -93,6 +95,20 @@ class Spool:
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
+
+
+def _open_plain(path: Path) -> int:
+    """Open a file without waiting for whoever writes into it; LineRefused for a pipe, a link, a folder or a device."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):
+            raise LineRefused(1, "no plain file") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise LineRefused(1, "no plain file")
+    return descriptor
 
 
 def _sync(folder: Path) -> None:
