@@ -6,8 +6,8 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
@@ -38,7 +38,7 @@ Exit codes:
   0  every round that was asked for is there, or the command was told to stop
   1  a round does not verify, was signed twice, or could not be stored; the reason is on standard error
   2  wrong usage, settings or key files; nothing was done
-  3  some rounds are not there, or not yet; nothing is wrong, ask again later
+  3  some rounds are not there, or not yet, or it was interrupted before its end; nothing is wrong, ask again later
 """
 
 
@@ -115,6 +115,8 @@ def fetch(
     async def work(desk: Desk, names: list[str]) -> _Fetched:
         if numbers is not None and len(names) != 1:
             raise click.UsageError(f"name a --chain: {', '.join(names)}")
+        if numbers is not None and numbers[-1] > (final := desk.chains[names[0]].chain.final_round):
+            raise click.UsageError(f"{names[0]} has rounds 1 to {final}")
         pursuit = _Pursuit(desk, names, numbers)
         if once:
             await pursuit.one_pass()
@@ -207,25 +209,44 @@ def import_(file: IO[bytes], directory: Path, chain_name: str | None, as_json: b
 def export(file: Path, directory: Path, chain_name: str | None, range_: tuple[int, int] | None) -> None:
     """Write the stored rounds to FILE as JSON lines (- is standard output), for `beacon rounds import` elsewhere.
 
-    An existing file is not overwritten.
+    An existing file is not overwritten, and one that could not be finished is removed.
     """
     first, last = range_ or (1, MAX_INTEGER)
     if file.exists():
         raise Refused(f"{file} exists, and is not overwritten")
 
     async def work(desk: Desk, names: list[str]) -> int:
-        with click.open_file(str(file), "wb" if str(file) == "-" else "xb") as out:
-            return sum([await _write(desk, desk.chains[name].chain, first, last, out) for name in names])
+        chains = [desk.chains[name].chain for name in names]
+        with _output(file) as out:
+            return await _write(desk, chains, first, last, out)
 
     count = _at_desk(directory, chain_name, work)
     click.echo(f"{count} rounds", err=True)
 
 
-async def _write(desk: Desk, chain: ChainInfo, first: int, last: int, out: IO[Any]) -> int:
+@contextmanager
+def _output(file: Path) -> Iterator[IO[Any]]:
+    """Standard output for "-", else a new file that is removed again if it cannot be finished."""
+    if str(file) == "-":
+        with click.open_file("-", "wb") as out:
+            yield out
+        return
+    with file.open("xb") as out:
+        try:
+            yield out
+            out.flush()
+        except BaseException:
+            file.unlink(missing_ok=True)
+            raise
+
+
+async def _write(desk: Desk, chains: Sequence[ChainInfo], first: int, last: int, out: IO[Any]) -> int:
     count = 0
-    while page := await desk.archive.page(chain.hash, first, last, PAGE):
-        out.write(b"".join(encode_line(chain, stated) for stated in page))
-        count, first = count + len(page), page[-1].round + 1
+    for chain in chains:
+        start = first
+        while page := await desk.archive.page(chain.hash, start, last, PAGE):
+            out.write(b"".join(encode_line(chain, stated) for stated in page))
+            count, start = count + len(page), page[-1].round + 1
     return count
 
 
@@ -290,7 +311,11 @@ def _at_desk(directory: Path, chain_name: str | None, work: Callable[[Desk, list
             return await work(desk, list(desk.chains) if chain_name is None else [chain_name])
 
     with errors():
-        return asyncio.run(run())
+        try:
+            return asyncio.run(run())
+        except KeyboardInterrupt:
+            click.echo("interrupted before its end; what was done stays", err=True)
+            raise click.exceptions.Exit(INCOMPLETE) from None
 
 
 @asynccontextmanager

@@ -71,6 +71,7 @@ FIELD_LIES = {
         f | {"signature": relay.rounds[chain.hash, n - 1].signature.hex()}
     ),
     "wrong-chain-signature": lambda f, _, n, __: f | {"signature": RECORDED[FASTNET.hash, n].signature.hex()},
+    "no-text-previous": lambda f, *_: f | {"previous_signature": []},
     "wrong-previous": lambda f, *_: f | {"previous_signature": f["signature"]},
     "forged-randomness": lambda f, *_: f | {"randomness": hashlib.sha256(b"mine").hexdigest()},
     "numeric-randomness": lambda f, *_: f | {"randomness": 4},

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,13 +23,14 @@ from beacon.rounds.lines import encode_line
 from beacon.rounds.spool import Spool
 from beacon.store.lock import FileLock
 from tests.lying_relay import LyingRelay
-from tests.round_support import DEFAULT, QUICKNET, FakeClock, recorded, verified
+from tests.round_support import DEFAULT, FASTNET, QUICKNET, FakeClock, recorded, verified
 from tests.session_support import ALICE, service
 from tests.test_cli import fetch, program, run, without_port
 from verifier.drand import VerifiedRound
 
 FIRST = 72_750
 HASH = QUICKNET.hash.hex()
+PIPE_BYTES = 65_536
 
 
 @pytest.fixture
@@ -175,10 +177,21 @@ def test_a_round_that_is_not_due_is_not_asked_for(data, relay):
         (["--chain", "quicknet", "--range", "6-5"], "a range is A-B"),
         (["--chain", "quicknet", "--range", "0-5"], "a range is A-B"),
         (["--chain", "quicknet", "--range", "1-1000001"], "at most 1000000"),
+        (["--chain", "quicknet", "--round", f"{QUICKNET.final_round + 1}"], f"has rounds 1 to {QUICKNET.final_round}"),
+        (["--chain", "quicknet", "--round", f"{2**53 - 1}", "--follow"], "has rounds 1 to"),
     ],
 )
 def test_wrong_usage_is_exit_2(data, arguments, says):
     assert says in rounds("fetch", data, *arguments, code=2).output
+
+
+def test_a_round_after_the_end_of_a_retired_chain_is_not_waited_for(tmp_path):
+    folder, last = tmp_path / "data", FASTNET.last_round
+    initialise(folder, "beacon.example/test", [pinned_chain("fastnet", ("http://127.0.0.1:9",))], SystemClock())
+    for how in ("--once", "--follow"):
+        for asked in (("--round", last + 1), ("--range", f"{last}-{last + 1}")):
+            result = rounds("fetch", folder, "--chain", "fastnet", *asked, how, code=2)
+            assert f"fastnet has rounds 1 to {last}" in result.output
 
 
 def test_a_directory_that_is_none_is_exit_2(tmp_path):
@@ -321,6 +334,40 @@ def test_following_what_sessions_need_goes_on_until_told_to_stop(data):
     assert json.loads(output)["complete"]
 
 
+def interrupted(process, *, more=""):
+    """Interrupt a command; what it says. Not 1, which says that a round is bad, and not 0: not all of them are there."""
+    process.send_signal(signal.SIGINT)
+    output, errors = process.communicate(more, timeout=20)
+    assert (process.returncode, output) == (3, ""), errors
+    assert "Traceback" not in errors
+    return errors
+
+
+def test_an_interrupted_fetch_is_exit_3(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        relay = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        initialise(tmp_path / "data", "beacon.example/test", [pinned_chain("quicknet", (relay,))], SystemClock())
+        wanted = ["--chain", "quicknet", "--range", "1-100000", "--dir", str(tmp_path / "data")]
+        with popen("fetch", *wanted) as process, silent.accept()[0]:
+            assert "interrupted" in interrupted(process)
+
+
+def test_an_interrupted_import_is_exit_3_and_the_next_one_goes_on(data):
+    with popen("import", "-", "--dir", str(data)) as process:
+        process.stdin.write(lines(FIRST).decode() + PIPE_BYTES * "\n")
+        process.stdin.flush()  # comes back when the command has begun to read
+        assert "interrupted" in interrupted(process, more=lines(FIRST + 1).decode())
+    rounds("verify", data)
+    with popen("import", "-", "--dir", str(data)) as process:
+        process.communicate(lines(FIRST, FIRST + 1).decode(), timeout=20)
+    assert stored(data) == [FIRST, FIRST + 1]
+
+
+def popen(*arguments):
+    command, pipe = [sys.executable, "-m", "beacon", "rounds", *arguments], subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+
 # verify
 
 
@@ -377,6 +424,25 @@ def test_rounds_are_carried_from_one_directory_to_another(data, tmp_path, relay)
     assert (result["new"], result["known"], result["ok"]) == (0, 7, True)
     assert relay.asked == asked
     assert sorted(stored(other)) == sorted(stored(data))
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_an_export_that_cannot_be_finished_leaves_no_file_that_looks_whole(data, tmp_path, monkeypatch, error):
+    rounds("fetch", data, "--chain", "quicknet", "--range", f"{FIRST}-{FIRST + 5}")
+    monkeypatch.setattr(cli_rounds, "PAGE", 2)
+    calls = []
+
+    def encode(chain, stated):
+        calls.append(stated)
+        if len(calls) > 4:
+            raise error
+        return encode_line(chain, stated)
+
+    monkeypatch.setattr(cli_rounds, "encode_line", encode)
+    rounds("export", data, tmp_path / "rounds.jsonl", code=1 if isinstance(error, OSError) else 3)
+    monkeypatch.undo()
+    assert not (tmp_path / "rounds.jsonl").exists()
+    assert "6 rounds" in rounds("export", data, tmp_path / "rounds.jsonl").stderr
 
 
 def test_an_existing_file_is_not_overwritten(data, tmp_path):

@@ -276,6 +276,19 @@ async def test_a_second_signature_verifies(client, fetch):
 # control
 
 
+async def test_an_order_may_come_in_pieces_and_is_bounded(client):
+    async def pieces(body):
+        for byte in body:
+            yield bytes([byte])
+            await asyncio.sleep(0.001)
+
+    headers = {"Content-Type": "application/json"}
+    async with client.post("/devnet", data=pieces(b'{"late_ms": 7}'), headers=headers) as answer:
+        assert (answer.status, (await answer.json())["late_ms"]) == (200, 7)
+    async with client.post("/devnet", data=b" " * 5_000 + b"{}", headers=headers) as answer:
+        assert answer.status == 413
+
+
 @pytest.mark.parametrize(
     "orders",
     [

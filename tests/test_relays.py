@@ -32,6 +32,7 @@ REASONS = {
     "negated": Reason.SIGNATURE,
     "other-round-signature": Reason.SIGNATURE,
     "wrong-chain-signature": Reason.SIGNATURE,
+    "no-text-previous": Reason.FIELDS,
     "wrong-previous": Reason.FIELDS,
     "forged-randomness": Reason.FORGED_RANDOMNESS,
     "numeric-randomness": Reason.FORGED_RANDOMNESS,

@@ -70,6 +70,8 @@ def test_what_drand_answers_is_taken_with_a_chain():
         (LINE | {"signature": LINE["signature"] * 2}, "bytes"),
         (LINE | {"signature": None}, "hexadecimal"),
         (LINE | {"previous_signature": LINE["signature"]}, "has no previous signature"),
+        *((LINE | {"previous_signature": value}, "has no previous signature") for value in (False, 0, [], {})),
+        (CHAINED | {"round": 1, "previous_signature": False}, "genesis seed"),
         (LINE | {"randomness": "00" * 32}, "not the hash"),
         (LINE | {"time": 5}, "unknown field 'time'"),
         ({name: value for name, value in CHAINED.items() if name != "previous_signature"}, "hexadecimal"),

@@ -28,6 +28,7 @@ from tests.round_support import (
     verified,
 )
 from tests.test_rounds import signed
+from verifier.drand import Round, VerifiedRound
 
 HASH = QUICKNET.hash
 ONCE = Policy(attempts=1, timeout=400)
@@ -167,7 +168,7 @@ async def test_what_is_no_plain_file_is_put_aside_and_nothing_waits_for_it(spool
         await world.rounds.tick()
         assert world.told == [72_799]
     assert spool.files(QUICKNET) == []
-    assert path.with_suffix(".refused").name in os.listdir(spool.folder)
+    assert path.with_suffix(".refused") in spool.folder.iterdir()
 
 
 @pytest.mark.parametrize("fails", ["read", "refuse", "done"])
@@ -300,6 +301,23 @@ async def test_a_command_verifies_what_came_in_together_and_nothing_twice(monkey
     assert caught.value.reason is Reason.SIGNATURE
     assert (await verifier.verify(DEFAULT, recorded(DEFAULT, 367))).chain == DEFAULT
     assert sizes == [5, 1, 1]
+
+
+async def test_a_command_remembers_no_more_than_a_limit(monkeypatch):
+    monkeypatch.setattr(batching, "REMEMBERED", 3)
+    calls = []
+
+    def check_many(chain, stated):
+        calls.append([one.round for one in stated])
+        return [VerifiedRound(chain, one.round, one.signature) for one in stated]
+
+    monkeypatch.setattr(batching, "check_many", check_many)
+    verifier = BatchVerifier()
+    stated = [Round(number, bytes(48)) for number in range(1, 6)]
+    assert [one.round for one in await verifier.verify_many(QUICKNET, stated)] == [1, 2, 3, 4, 5]
+    assert len(verifier._valid) == 3
+    assert [one.round for one in await verifier.verify_many(QUICKNET, stated[1:])] == [2, 3, 4, 5]
+    assert calls == [[1, 2, 3, 4, 5], [2]]
 
 
 async def test_a_verification_that_fails_is_told_to_all_who_wait(monkeypatch):
