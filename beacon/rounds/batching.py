@@ -9,17 +9,21 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from beacon.rounds.memory import forget_oldest
 from beacon.rounds.refusals import Refusal
 from beacon.rounds.verify import Checked, check_many, outcome_of
 from verifier.drand import ChainInfo, Round, VerifiedRound
 
+REMEMBERED: Final = 262_144
+"""Rounds that are known to be valid, some 100 MB: what is forgotten is verified again."""
+
 
 class BatchVerifier:
-    """Verifies rounds together on the best backend there is. What was valid once in this process is not asked again."""
+    """Verifies rounds together on the best backend there is. What was valid lately is not asked again."""
 
     def __init__(self) -> None:
         self._waiting: list[tuple[ChainInfo, Round, asyncio.Future[Checked]]] = []
-        self._valid: Final[set[tuple[bytes, Round]]] = set()
+        self._valid: Final[dict[tuple[bytes, Round], None]] = {}
         self._worker: asyncio.Task[None] | None = None
 
     async def verify(self, chain: ChainInfo, stated: Round) -> VerifiedRound:
@@ -58,6 +62,7 @@ class BatchVerifier:
                 continue
             for (_, stated, future), answer in zip(batch, checked, strict=True):
                 if isinstance(answer, VerifiedRound):
-                    self._valid.add((chain.hash, stated))
+                    self._valid[chain.hash, stated] = None
                 if not future.done():
                     future.set_result(answer)
+            forget_oldest(self._valid, REMEMBERED)

@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from beacon.rounds.memory import forget_oldest
 from beacon.rounds.refusals import Refusal
 from beacon.rounds.store_protocol import Put, RoundStore
 from beacon.rounds.verify import RoundVerifier
@@ -96,8 +97,7 @@ class StoredRounds:
 
     def _remember(self, stated: Round, outcome: VerifiedRound | Refusal) -> None:
         self._outcomes[stated] = outcome
-        while len(self._outcomes) > REMEMBERED:
-            del self._outcomes[next(iter(self._outcomes))]
+        forget_oldest(self._outcomes, REMEMBERED)
 
     def _report(self, round_number: int, why: str) -> None:
         if round_number in self.damaged:

@@ -55,7 +55,7 @@ async def take_in(spool: Spool, chain: ChainInfo, verifier: RoundVerifier, accep
     return count
 
 
-class _Unreadable(Exception):
+class _Unreadable(Exception):  # noqa: N818 - named by what happened
     """A file that is there and cannot be read."""
 
 
