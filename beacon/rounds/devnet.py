@@ -30,7 +30,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from beacon.clock import Clock, SystemClock
-from beacon.rounds.devnet_control import Behaviour, control_routes
+from beacon.rounds.devnet_control import MAX_BODY, Behaviour, control_routes
 from beacon.rounds.devnet_lies import other_chain, told
 from beacon.rounds.network import (
     BEACON_ID,
@@ -97,7 +97,7 @@ class Devnet:
 
     def app(self) -> web.Application:
         """Drand's HTTP API, and /devnet."""
-        app = web.Application(middlewares=[_headers])
+        app = web.Application(middlewares=[_headers], client_max_size=MAX_BODY)
         app.add_routes(control_routes(self.behaviour))
         get = app.router.add_get
         get("/chains", self._hashes)

@@ -87,7 +87,7 @@ def control_routes(behaviour: Behaviour) -> list[web.RouteDef]:
         _require_local(request)
         if request.content_type != "application/json":
             raise web.HTTPUnsupportedMediaType(text="the body is application/json\n")
-        body = await request.content.read(MAX_BODY)
+        body = await request.read()
         try:
             behaviour.apply(parse_document_json(body))
         except (Refused, VerifierError) as error:

@@ -95,7 +95,8 @@ def _round(fields: Mapping[str, Json], chain: ChainInfo, number: int) -> Round:
     signature = parse_hex(fields.get("signature"), chain.scheme.signature_bytes)
     if fields.get("randomness") not in (None, hashlib.sha256(signature).hexdigest()):
         raise LineRefused(number, "the randomness is not the hash of the signature")
-    previous = fields.get("previous_signature") or None
+    previous = fields.get("previous_signature")
+    previous = None if previous == "" else previous
     if not chain.scheme.chained:
         if previous is not None:
             raise LineRefused(number, f"{chain.scheme.name} has no previous signature")

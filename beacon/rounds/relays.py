@@ -212,7 +212,8 @@ class Relay:
         raise Refusal(Reason.WRONG_ROUND, f"asked for round {asked}, got {number}")
 
     def _previous(self, chain: ChainInfo, asked: int, value: Mapping[str, Any]) -> bytes | None:
-        stated = value.get("previous_signature") or None
+        stated = value.get("previous_signature")
+        stated = None if stated == "" else stated
         if not chain.scheme.chained:
             if stated is not None:
                 raise Refusal(Reason.FIELDS, "a previous signature on an unchained scheme")
