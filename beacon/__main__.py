@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-EXTRA: Final = frozenset({"aiohttp", "apscheduler", "pydantic", "pydantic_settings", "sqlite_utils", "structlog"})
+EXTRA: Final = frozenset(
+    {"aiohttp", "apscheduler", "prometheus_client", "pydantic", "pydantic_settings", "sqlite_utils", "structlog"}
+)
 """What the extra [service] of the distribution brings, by the names that are imported."""
 
 
