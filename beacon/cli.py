@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
+from collections.abc import Callable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -23,17 +21,18 @@ from beacon.log import fsck, highwater
 from beacon.relay_urls import check_relay_url
 from beacon.sessions.book import Book
 from beacon.settings import check_origin, load_settings
-from beacon.store.hosts import HostStore
-from beacon.store.private_schema import PRIVATE_SCHEMA
-from beacon.store.reader import Reader
-from beacon.store.writer import Writer
 from verifier.errors import VerifierError
 from verifier.fetch import read_file
 from verifier.note import VerifierKey
 
 T = TypeVar("T")
 
-ELSEWHERE: Final = {"demo": "beacon.demo", "devnet": "beacon.cli_devnet", "rounds": "beacon.cli_rounds"}
+ELSEWHERE: Final = {
+    "demo": "beacon.demo",
+    "devnet": "beacon.cli_devnet",
+    "hosts": "beacon.cli_hosts",
+    "rounds": "beacon.cli_rounds",
+}
 """Commands of other modules, which the others need not wait for; each is called `main` there."""
 DEFAULT_CHAIN: Final = "quicknet"
 MAX_VKEY_FILE: Final = 10_000
@@ -193,65 +192,6 @@ def serve(directory: Path) -> None:
 
 
 @main.group()
-def hosts() -> None:
-    """Who may write: game servers and their tokens.
-
-    These commands work beside a running service, and take effect within a second.
-    """
-
-
-@hosts.command()
-@click.argument("name")
-@click.option("--sandbox", is_flag=True, help="A host for tests: its sessions are marked as no games, for ever.")
-@directory_option
-@json_option
-def add(name: str, sandbox: bool, directory: Path, as_json: bool) -> None:
-    """Make a token for a host, and the host if there is none of this NAME.
-
-    The token is on standard output, once: it is stored as a hash only. NAME is public in the log: a letter, then up to
-    63 letters, digits, dots, underscores and hyphens.
-    """
-    token = _with_hosts(directory, lambda store: store.add(name, sandbox=sandbox))
-    if as_json:
-        print_json({"host": name, "sandbox": sandbox, "token": token})
-        return
-    click.echo(token)
-    click.echo(f"the token of {name}; it is not shown again", err=True)
-
-
-@hosts.command(name="list")
-@directory_option
-@json_option
-def list_(directory: Path, as_json: bool) -> None:
-    """Show the hosts and their tokens, by the tokens' ids."""
-    found = _with_hosts(directory, lambda store: store.list())
-    if as_json:
-        print_json({"hosts": [asdict(host) for host in found]})
-        return
-    for host in found:
-        click.echo(f"{host.name}{' (sandbox)' if host.sandbox else ''}")
-        for token in host.tokens:
-            state = "revoked" if token.revoked is not None else "valid"
-            click.echo(f"  {token.id}  made {_utc(token.created)}  {state}")
-
-
-@hosts.command()
-@click.argument("name")
-@click.option("--token", "token_id", show_default="all", help="The id of one token, as `beacon hosts list` shows it.")
-@directory_option
-@json_option
-def revoke(name: str, token_id: str | None, directory: Path, as_json: bool) -> None:
-    """Revoke the tokens of a host. Its sessions stay, and end by themselves."""
-    count = _with_hosts(directory, lambda store: store.revoke(name, token_id))
-    if token_id is not None and count == 0:
-        raise click.ClickException(f"{name} has no valid token {token_id}")
-    if as_json:
-        print_json({"host": name, "revoked": count})
-    else:
-        click.echo(f"revoked {count} of {name}'s tokens")
-
-
-@main.group()
 def log() -> None:
     """Look after the log of a data directory."""
 
@@ -371,19 +311,3 @@ def _log_to_check(directory: Path, file: Path | None, log_key: VerifierKey | Non
     settings = load_settings(directory)
     require_databases(settings)
     return settings.log_db, log_signer(settings).vkey
-
-
-def _with_hosts(directory: Path, work: Callable[[HostStore], Coroutine[Any, Any, T]]) -> T:
-    """Run `work` on the hosts of a data directory, beside a service that may be running."""
-    with errors(), ExitStack() as stack:
-        settings = load_settings(directory)
-        require_databases(settings)
-        writer = Writer(settings.private_db, PRIVATE_SCHEMA, exclusive=False)
-        stack.callback(writer.close)
-        reader = Reader(settings.private_db)
-        stack.callback(reader.close)
-        return asyncio.run(work(HostStore(writer, reader, SystemClock())))
-
-
-def _utc(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

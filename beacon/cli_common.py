@@ -22,6 +22,7 @@ from beacon.store.errors import (
     LogDamaged,
     NameRefused,
     StoreError,
+    TokenUnknown,
 )
 from beacon.wording import is_operators, of_error, of_system
 from verifier.errors import VerifierError
@@ -63,7 +64,7 @@ def errors(port_advice: str = "choose another port (0 takes a free one)") -> Ite
     """Refusals as one line and an exit code, never as a traceback. port_advice: for a port that is taken."""
     try:
         yield
-    except (ConfigurationError, HostExists, HostUnknown, NameRefused, VerifierError) as error:
+    except (ConfigurationError, HostExists, HostUnknown, NameRefused, TokenUnknown, VerifierError) as error:
         raise Refused(str(error)) from error
     except AlreadyOpen as error:
         raise Refused(f"{error}; is the service running on this directory?") from error

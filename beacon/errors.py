@@ -64,7 +64,11 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             "Send `Authorization: Bearer TOKEN` with a token of `beacon hosts add` that is not revoked.",
         ),
         "forbidden": Problem(
-            403, "This token may not do that", None, False, "Use a token of a host that may do it, or ask the operator."
+            403,
+            "This token may not do that",
+            None,
+            False,
+            "Use a token that has the scope that `scope` names; the operator makes one with `beacon hosts add`.",
         ),
         "not-found": Problem(
             404, "There is nothing at this address", None, False, "Check the path; addresses have one spelling."
@@ -127,6 +131,13 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             None,
             True,
             "Close some, or connect again after `Retry-After` seconds.",
+        ),
+        "rate-limited": Problem(
+            429,
+            "Too many requests",
+            None,
+            True,
+            "Send the same request again after `Retry-After` seconds; the `RateLimit` header says what is left.",
         ),
         # Webhooks
         "webhook-unknown": Problem(

@@ -57,9 +57,19 @@ def _check_name(text: str) -> str:
     return text
 
 
+def _check_networks(text: str) -> str:
+    for part in text.split():
+        try:
+            ipaddress.ip_network(part)
+        except ValueError:
+            raise ValueError(f"{part!r} is no network, as 10.0.0.0/8 and fd00::/8 are") from None
+    return text
+
+
 Origin = Annotated[str, AfterValidator(check_origin)]
 ChainName = Annotated[str, AfterValidator(_check_name)]
 RelayUrl = Annotated[str, AfterValidator(check_relay_url)]
+Networks = Annotated[str, AfterValidator(_check_networks)]
 
 
 class Section(BaseModel):
@@ -111,6 +121,13 @@ class ListenSettings(Section):
 
     host: str = Field(default="127.0.0.1", min_length=1, description="Address to bind.")
     port: int = Field(default=8080, ge=0, le=65_535, description="TCP port; 0 takes a free one and prints it.")
+    trusted_proxies: Networks = Field(
+        default="",
+        description="Networks, separated by spaces, of the reverse proxies in front of the service: a request "
+        "from there counts as the last address in `X-Forwarded-For` that is not theirs. Without it all "
+        "requests that come through a proxy count as one address.",
+        examples=["127.0.0.1 ::1"],
+    )
     shutdown_ms: int = Field(
         default=10_000,
         ge=0,
@@ -130,6 +147,24 @@ class LimitSettings(Section):
     )
 
 
+class RateSettings(Section):
+    """How many requests are taken. Each limit is a bucket that holds a minute's requests and fills up evenly."""
+
+    token_per_minute: int = Field(
+        default=240_000,
+        ge=0,
+        le=60_000_000,
+        description="Requests a minute with one host token; each item of a batch counts. 0: no limit.",
+    )
+    address_per_minute: int = Field(
+        default=12_000,
+        ge=0,
+        le=60_000_000,
+        description="Requests a minute without a valid host token from one network address, of IPv6 from one /64. "
+        "0: no limit.",
+    )
+
+
 class WaitingSettings(Section):
     """How many may wait for what happens to sessions, and for rounds."""
 
@@ -143,18 +178,9 @@ class WaitingSettings(Section):
         default=64,
         ge=1,
         le=8_000,
-        description="How many of them may come from one network address. "
-        "Behind a reverse proxy all come from the proxy's: raise it then, and limit there.",
+        description="How many of them may come from one network address; behind a reverse proxy see "
+        "`listen.trusted_proxies`.",
     )
-
-
-def _check_networks(text: str) -> str:
-    for part in text.split():
-        try:
-            ipaddress.ip_network(part)
-        except ValueError:
-            raise ValueError(f"{part!r} is no network, as 10.0.0.0/8 and fd00::/8 are") from None
-    return text
 
 
 class WebhookSettings(Section):
@@ -171,7 +197,7 @@ class WebhookSettings(Section):
         default=15_000, ge=100, le=60_000, description="Milliseconds that a receiver has for its answer."
     )
     allow_http: bool = Field(default=False, description="Whether webhooks may go without TLS. For tests.")
-    allow_networks: Annotated[str, AfterValidator(_check_networks)] = Field(
+    allow_networks: Networks = Field(
         default="",
         description="Networks, separated by spaces, to which webhooks may go besides the public internet, "
         "such as 10.20.0.0/16. A host can have requests sent there.",
@@ -229,6 +255,7 @@ class Settings(BaseSettings):
     )
     listen: ListenSettings = Field(default_factory=ListenSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    rates: RateSettings = Field(default_factory=RateSettings)
     waiting: WaitingSettings = Field(default_factory=WaitingSettings)
     sessions: SessionSettings = Field(default_factory=SessionSettings)
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)

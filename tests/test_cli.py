@@ -455,9 +455,42 @@ def test_hosts_are_listed_and_revoked(directory: Path) -> None:
     assert run("hosts", "list", "--dir", directory).output.count("revoked") == 2
 
 
+def test_a_token_with_scopes_a_note_and_an_end(directory: Path) -> None:
+    run("hosts", "add", "alice", "--scope", "draw", "--note", "tables", "--expires", "2h", "--dir", directory)
+    [alice] = json.loads(run("hosts", "list", "--dir", directory, "--json").stdout)["hosts"]
+    [token] = alice["tokens"]
+    assert (token["scopes"], token["note"]) == (["draw"], "tables")
+    assert token["expires"] - token["created"] == 7_200_000
+    shown = run("hosts", "list", "--dir", directory).output
+    assert re.search(rf"{token['id']}  draw  made .*  valid  until .*  tables$", shown, re.MULTILINE)
+
+
+def test_a_token_is_rotated(directory: Path) -> None:
+    old = run("hosts", "add", "alice", "--scope", "seal", "--note", "n", "--dir", directory).stdout.strip()
+    answer = json.loads(run("hosts", "rotate", "alice", "--grace", "30m", "--dir", directory, "--json").stdout)
+    assert answer["token"] not in ("", old)
+    assert (answer["host"], answer["grace_ms"]) == ("alice", 1_800_000)
+    [alice] = json.loads(run("hosts", "list", "--dir", directory, "--json").stdout)["hosts"]
+    ends = {token["id"]: token["expires"] is not None for token in alice["tokens"]}
+    assert {(tuple(token["scopes"]), token["note"]) for token in alice["tokens"]} == {(("seal",), "n")}
+    assert ends.pop(answer["replaces"])
+    assert list(ends.values()) == [False]
+    both = run("hosts", "rotate", "alice", "--dir", directory, code=2).output
+    assert "alice has 2 valid tokens: choose one with --token" in both
+    new = next(iter(ends))
+    assert run("hosts", "rotate", "alice", "--token", new, "--grace", "0s", "--dir", directory).stdout.startswith("fb_")
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["add", "carol", "--scope", "write"], "'write' is not one of"),
+        (["add", "carol", "--expires", "2 weeks"], "is no duration"),
+        (["add", "carol", "--expires", "4000d"], "is no duration"),
+        (["add", "carol", "--note", "a\tb"], "printable"),
+        (["rotate", "nobody"], "there is no host nobody"),
+        (["rotate", "carol", "--token", "12345678"], "no valid token 12345678"),
+        (["rotate", "carol", "--grace", "-1s"], "is no duration"),
         (["add", "0bad"], "a letter, then up to 63"),
         (["add", "carol", "--sandbox"], "not a sandbox host, for ever"),
         (["revoke", "nobody"], "there is no host nobody"),

@@ -51,7 +51,7 @@ def test_every_command_and_option_explains_itself(words: str) -> None:
 
 RAISERS = {"ApiError": 0, "refusal": 0}
 # The codes that no call names, because they are looked up when they are raised: those of HTTP itself, and the store's.
-BY_STATUS = {"forbidden", "method-not-allowed"}
+BY_STATUS = {"method-not-allowed"}
 BY_STORE = {"outcome-unknown", "unavailable", "write-failed"}
 
 

@@ -7,8 +7,8 @@ from enum import StrEnum
 
 import pytest
 
-from beacon.store.errors import HostExists, HostUnknown, NameRefused, SeedExists
-from beacon.store.hosts import CACHE_MS, Host, HostStore
+from beacon.store.errors import HostExists, HostUnknown, NameRefused, SeedExists, TokenUnknown
+from beacon.store.hosts import CACHE_MS, SCOPES, Host, HostStore
 from beacon.store.log_schema import LOG_SCHEMA
 from beacon.store.private import KeptAnswer, KeptSeed, PrivateStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
@@ -64,14 +64,14 @@ def hosts(writer, reader, clock):
 async def test_a_token_is_returned_once_and_kept_as_a_hash(path, hosts, writer):
     token = await hosts.add("alice", sandbox=False)
     assert re.fullmatch(r"fb_[A-Za-z0-9_-]{43}", token)
-    assert await hosts.authenticate(token) == Host("alice", sandbox=False)
+    assert (await hosts.authenticate(token)).host == Host("alice", sandbox=False)
     assert token.removeprefix("fb_").encode() not in path.read_bytes() + path.with_name("private.db-wal").read_bytes()
     assert token not in repr(await hosts.list())
 
 
 async def test_tokens_that_are_none(hosts):
     token = await hosts.add("alice", sandbox=True)
-    assert await hosts.authenticate(token) == Host("alice", sandbox=True)
+    assert (await hosts.authenticate(token)).host == Host("alice", sandbox=True)
     for other in (
         "",
         "fb_",
@@ -91,7 +91,7 @@ async def test_tokens_differ_and_a_host_may_have_several(hosts):
     tokens = {await hosts.add("alice", sandbox=False) for _ in range(5)}
     assert len(tokens) == 5
     for token in tokens:
-        assert (await hosts.authenticate(token)).name == "alice"
+        assert (await hosts.authenticate(token)).host.name == "alice"
     (alice,) = await hosts.list()
     assert (alice.name, alice.created, len(alice.tokens)) == ("alice", START, 5)
 
@@ -126,7 +126,7 @@ async def test_revoking_counts_at_once(hosts, clock):
     assert await hosts.revoke("alice") == 1
     assert await hosts.authenticate(first) is None
     assert await hosts.authenticate(second) is None
-    assert await hosts.authenticate(other) == Host("bob", sandbox=False)
+    assert (await hosts.authenticate(other)).host == Host("bob", sandbox=False)
     alice, _ = await hosts.list()
     assert [token.revoked for token in alice.tokens] == [START + 5] * 2
 
@@ -137,12 +137,80 @@ async def test_revoking_an_unknown_host(hosts):
 
 
 async def test_a_token_expires(hosts, clock):
-    token = await hosts.add("alice", sandbox=False, expires=START + 100)
+    token = await hosts.add("alice", sandbox=False, lifetime=100)
     assert await hosts.authenticate(token)
     clock.time = START + 99
     assert await hosts.authenticate(token)
     clock.time = START + 100
     assert await hosts.authenticate(token) is None
+
+
+async def test_a_token_has_its_scopes_and_its_note(hosts):
+    every = await hosts.add("alice", sandbox=False)
+    one = await hosts.add("alice", sandbox=False, scopes=("draw",), note="table servers, Ωmega")
+    assert (await hosts.authenticate(every)).scopes == set(SCOPES) == {"seal", "draw", "read"}
+    granted = await hosts.authenticate(one)
+    assert granted.scopes == {"draw"}
+    (alice,) = await hosts.list()
+    by_id = {token.id: token for token in alice.tokens}
+    assert (by_id[granted.token].scopes, by_id[granted.token].note) == (("draw",), "table servers, Ωmega")
+
+
+@pytest.mark.parametrize("note", ["a" * 101, "two\nlines", "\x1b[31m", "\u202e"])
+async def test_notes_that_no_token_can_have(hosts, note):
+    with pytest.raises(NameRefused):
+        await hosts.add("alice", sandbox=False, note=note)
+    assert await hosts.list() == []
+
+
+async def test_a_rotated_token_lives_on_for_the_grace_time(hosts, clock):
+    old = await hosts.add("alice", sandbox=True, scopes=("seal", "read"), note="n")
+    before = await hosts.authenticate(old)
+    new = await hosts.rotate("alice", before.token, grace=1_000)
+    granted = await hosts.authenticate(new)
+    assert (granted.host, granted.scopes) == (before.host, before.scopes)
+    assert granted.token != before.token
+    clock.time = START + 999
+    assert await hosts.authenticate(old)
+    clock.time = START + 1_000
+    assert await hosts.authenticate(old) is None
+    assert await hosts.authenticate(new)
+    (alice,) = await hosts.list()
+    assert {(token.note, token.expires) for token in alice.tokens} == {("n", START + 1_000), ("n", None)}
+    assert sorted(token.state(clock.time) for token in alice.tokens) == ["expired", "valid"]
+
+
+async def test_a_rotation_lengthens_no_life(hosts, clock):
+    old = await hosts.add("alice", sandbox=False, lifetime=500)
+    clock.time = START + 400
+    new = await hosts.rotate("alice", (await hosts.authenticate(old)).token, grace=1_000)
+    clock.time = START + 500
+    assert await hosts.authenticate(old) is None
+    clock.time = START + 899
+    assert await hosts.authenticate(new)
+    clock.time = START + 900
+    assert await hosts.authenticate(new) is None
+
+
+async def test_only_a_valid_token_of_the_host_is_rotated(hosts, clock):
+    ended = (await hosts.authenticate(await hosts.add("alice", sandbox=False, lifetime=5))).token
+    revoked = (await hosts.authenticate(await hosts.add("alice", sandbox=False))).token
+    other = (await hosts.authenticate(await hosts.add("bob", sandbox=False))).token
+    await hosts.revoke("alice", revoked)
+    clock.time += 5
+    before = await hosts.list()
+    for token in (ended, revoked, other, "00000000", ""):
+        with pytest.raises(TokenUnknown):
+            await hosts.rotate("alice", token, grace=0)
+    with pytest.raises(HostUnknown):
+        await hosts.rotate("carol", other, grace=0)
+    assert await hosts.list() == before
+
+
+async def test_a_rotation_without_grace_ends_the_old_token_at_once(hosts):
+    old = await hosts.add("alice", sandbox=False)
+    await hosts.rotate("alice", (await hosts.authenticate(old)).token, grace=0)
+    assert await hosts.authenticate(old) is None
 
 
 async def test_a_second_process_adds_and_revokes(path, hosts, clock):

@@ -39,6 +39,7 @@ from beacon.sessions.requests import (
 from beacon.sessions.waiting import Waiting
 from beacon.settings import LimitSettings, Settings
 from beacon.store.errors import LogDamaged, OutcomeUnknown, WriteFailed, WriterStopped
+from beacon.store.hosts import SCOPES, Grant
 from beacon.web.application import build_web
 from beacon.web.problems import worded
 from beacon.web.relay_watch import REPEAT_SECONDS, RelayWatch, explanation, utc
@@ -70,8 +71,8 @@ class FakeHost:
 
 
 class FakeHosts:
-    async def authenticate(self, token: str) -> FakeHost | None:
-        return FakeHost() if token == TOKEN else None
+    async def authenticate(self, token: str) -> Grant | None:
+        return Grant(FakeHost(), frozenset(SCOPES), "12345678") if token == TOKEN else None
 
 
 @dataclass

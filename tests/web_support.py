@@ -5,28 +5,38 @@ import json
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from beacon.settings import Settings, WaitingSettings
+from beacon.settings import ListenSettings, RateSettings, Settings, WaitingSettings
+from beacon.store.hosts import SCOPES, Grant
 from beacon.web.application import build_web
 from beacon.web.services import SERVICES, Chain, Services
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, BOB, ORIGIN
 
 HOSTS = {"token-of-alice": ALICE, "token-of-bob": BOB}
+ALL = frozenset(SCOPES)
 
 
 class Tokens:
+    """Each host's token; `token-of-alice.draw` has that scope alone."""
+
     async def authenticate(self, token):
-        return HOSTS.get(token)
+        name, _, scope = token.partition(".")
+        return Grant(HOSTS[name], frozenset({scope}) if scope else ALL, token) if name in HOSTS else None
 
 
-def headers(host=ALICE):
-    return {"Authorization": f"Bearer token-of-{host.name}"}
+def headers(host=ALICE, scope=None):
+    return {"Authorization": f"Bearer token-of-{host.name}{f'.{scope}' if scope else ''}"}
 
 
 @contextlib.asynccontextmanager
-async def web_of(running, *, waiting=None, webhooks=None):
+async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies=""):
     """A client of the API of a service (`tests.session_support.service`)."""
-    settings = Settings(origin=ORIGIN, waiting=WaitingSettings(**waiting or {}))
+    settings = Settings(
+        origin=ORIGIN,
+        waiting=WaitingSettings(**waiting or {}),
+        rates=RateSettings(**rates or {}),
+        listen=ListenSettings(trusted_proxies=proxies),
+    )
     app = build_web(settings)
     app[SERVICES] = Services(
         sessions=running.sessions,

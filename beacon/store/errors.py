@@ -85,6 +85,12 @@ class HostUnknown(StoreError):
     code = "host-unknown"
 
 
+class TokenUnknown(StoreError):
+    """The host has no valid token of this id."""
+
+    code = "token-unknown"
+
+
 class HostExists(StoreError):
     """There is a host of this name with another sandbox flag."""
 

@@ -18,7 +18,8 @@ HOSTS: Final = (
     """CREATE TABLE hosts (name TEXT PRIMARY KEY, sandbox INTEGER NOT NULL CHECK (sandbox IN (0, 1)),
     created INTEGER NOT NULL) STRICT""",
     """CREATE TABLE tokens (hash BLOB PRIMARY KEY CHECK (length(hash) = 32), host TEXT NOT NULL REFERENCES hosts (name),
-    created INTEGER NOT NULL, expires INTEGER, revoked INTEGER) STRICT""",
+    scopes TEXT NOT NULL CHECK (length(scopes) > 0), note TEXT NOT NULL, created INTEGER NOT NULL, expires INTEGER,
+    revoked INTEGER) STRICT""",
     "CREATE INDEX tokens_by_host ON tokens (host)",
 )
 

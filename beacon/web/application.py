@@ -13,17 +13,19 @@ from beacon.web import (
     host_routes,
     log_routes,
     metrics_routes,
+    rates,
     session_routes,
     waits,
     webhook_routes,
 )
-from beacon.web.middleware import add_headers, observe
+from beacon.web.middleware import add_headers, admit, observe
 
 
 def build_web(settings: Settings) -> web.Application:
     """Routes, problems and headers. Whoever starts it sets `app[SERVICES]` before the first request."""
-    app = web.Application(middlewares=[observe], client_max_size=settings.limits.body_bytes)
+    app = web.Application(middlewares=[observe, admit], client_max_size=settings.limits.body_bytes)
     app[metrics_routes.METRICS] = metrics_routes.registry_of(app)
+    app[rates.RATES] = rates.Rates(settings.rates, settings.listen.trusted_proxies)
     app.on_response_prepare.append(add_headers)
     app[waits.SEATS] = waits.Seats(settings.waiting.listeners, settings.waiting.listeners_per_address)
     app.on_shutdown.append(chain_routes.release)

@@ -21,7 +21,7 @@ _PARAMETERS: Final = frozenset({"state", "label", "cursor", "limit"})
 @routes.get("/v1/sessions")
 async def sessions(request: web.Request) -> web.Response:
     """The host's own sessions, newest first: filter by `state` and `label`; `limit`, `cursor` and `has_more`."""
-    host = await authenticate(request)
+    host = authenticate(request, "read")
     return json_response(await request.app[SERVICES].sessions.page(_asked(request, host.name)))
 
 

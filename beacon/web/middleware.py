@@ -12,7 +12,9 @@ from aiohttp.typedefs import Handler
 
 from beacon import logs
 from beacon.web.problems import response_for
-from beacon.web.services import HOST, REQUEST_ID
+from beacon.web.rates import count, limit_headers
+from beacon.web.requests import identify
+from beacon.web.services import GRANT, REQUEST_ID
 
 SECURITY_HEADERS: Final = {
     "Server": "fair-beacon",
@@ -21,6 +23,18 @@ SECURITY_HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
+
+
+UNLIMITED: Final = frozenset({"/healthz", "/readyz"})
+
+
+@web.middleware
+async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Find out whose token it is, and take the request if its limit allows one more. Raises ApiError(rate-limited)."""
+    grant = await identify(request)
+    if request.path not in UNLIMITED:
+        count(request, grant)
+    return await handler(request)
 
 
 @web.middleware
@@ -33,22 +47,24 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
             response = await handler(request)
         except Exception as error:  # noqa: BLE001 - every exception becomes a problem document
             response = response_for(error, request)
-        resource = request.match_info.route.resource
+        resource, grant = request.match_info.route.resource, request.get(GRANT)
         logs.access(
             __name__,
             method=request.method,
             route=resource.canonical if resource else None,
             status=response.status,
-            host=request.get(HOST),
+            host=grant.host.name if grant else None,
+            token_id=grant.token if grant else None,
             ms=round(1000 * (time.monotonic() - started), 1),
         )
     return response
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Put the request's id and the security headers on a response, and forbid caching where nothing allows it."""
+    """Put the request's id, its limit and the security headers on a response; forbid caching unless it is allowed."""
     for name, value in SECURITY_HEADERS.items():
         response.headers[name] = value
     response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.update(limit_headers(request))
     if REQUEST_ID in request:
         response.headers["X-Request-Id"] = request[REQUEST_ID]

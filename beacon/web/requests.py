@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 from beacon.errors import PROBLEMS, ApiError
 from beacon.sessions.context import Key
 from beacon.sessions.joining import PREFIX
-from beacon.web.services import HOST, SERVICES, Host
+from beacon.store.hosts import Scope
+from beacon.web.services import GRANT, SERVICES, Grant, Host
 from verifier.encoding import parse_document_json, parse_hex
 from verifier.errors import Code, FormatError
 
@@ -24,26 +25,37 @@ _KEY: Final = re.compile(r"[!-~]{1,255}")
 M = TypeVar("M", bound=BaseModel)
 
 
-async def authenticate(request: web.Request) -> Host:
-    """The host whose bearer token the request carries. Raises ApiError(unauthorized)."""
-    values = request.headers.getall(hdrs.AUTHORIZATION, [])
-    if len(values) != 1:
-        raise ApiError("unauthorized", "One Authorization header is due.")
-    scheme, _, token = values[0].partition(" ")
-    if scheme.lower() != "bearer" or not 0 < len(token) <= MAX_TOKEN:
-        raise ApiError("unauthorized", "The Authorization header holds no bearer token.")
-    host = await request.app[SERVICES].hosts.authenticate(token)
-    if host is None:
+async def identify(request: web.Request) -> Grant | None:
+    """What the request's bearer token gives; None without a token that is valid. Once for each request."""
+    token = _bearer(request)
+    grant = None if token is None else await request.app[SERVICES].hosts.authenticate(token)
+    if grant is not None:
+        request[GRANT] = grant
+    return grant
+
+
+def authenticate(request: web.Request, scope: Scope) -> Host:
+    """The host whose token the request carries, if its scopes allow this. Raises ApiError(unauthorized, forbidden)."""
+    grant: Grant | None = request.get(GRANT)
+    if grant is None:
+        if _bearer(request) is None:
+            raise ApiError("unauthorized", "One header `Authorization: Bearer TOKEN` is due.")
         raise ApiError("unauthorized", "The token is not one of this service's, has expired or was revoked.")
-    request[HOST] = host.name
-    return host
+    if scope not in grant.scopes:
+        raise ApiError("forbidden", f"The scope `{scope}` is due, which this token has not.", extra={"scope": scope})
+    return grant.host
+
+
+def _bearer(request: web.Request) -> str | None:
+    values = request.headers.getall(hdrs.AUTHORIZATION, [])
+    scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
+    return token if scheme.lower() == "bearer" and 0 < len(token) <= MAX_TOKEN else None
 
 
 def join_token(request: web.Request) -> str | None:
     """The join token that the request carries in the place of a host's, or None."""
-    values = request.headers.getall(hdrs.AUTHORIZATION, [])
-    scheme, _, token = values[0].partition(" ") if len(values) == 1 else ("", "", "")
-    return token if scheme.lower() == "bearer" and token.startswith(PREFIX) and len(token) <= MAX_TOKEN else None
+    token = _bearer(request)
+    return token if token is not None and token.startswith(PREFIX) else None
 
 
 def session_id(request: web.Request) -> bytes:

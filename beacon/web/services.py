@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from aiohttp import web
 
@@ -28,11 +28,22 @@ class Host(Protocol):
     def sandbox(self) -> bool: ...
 
 
+class Grant(Protocol):
+    """What a token gives. scopes: of seal, draw and read; token: the id that `beacon hosts list` shows."""
+
+    @property
+    def host(self) -> Host: ...
+    @property
+    def scopes(self) -> Collection[str]: ...
+    @property
+    def token(self) -> str: ...
+
+
 class Hosts(Protocol):
     """Who holds a token."""
 
-    async def authenticate(self, token: str) -> Host | None:
-        """The host of a token that is neither unknown, expired nor revoked."""
+    async def authenticate(self, token: str) -> Grant | None:
+        """What a token gives that is neither unknown, expired nor revoked."""
         ...
 
 
@@ -132,5 +143,5 @@ class Services:
 
 
 SERVICES = web.AppKey("services", Services)
-HOST = web.RequestKey("host", str)
+GRANT: Final = web.RequestKey("grant", Grant)
 REQUEST_ID = web.RequestKey("request_id", str)

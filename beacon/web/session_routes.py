@@ -32,7 +32,7 @@ routes: Final = web.RouteTableDef()
 @routes.post("/v1/sessions")
 async def seal(request: web.Request) -> web.Response:
     """Seal a session: its seed's commitment, its round and its terms are in the log before the answer."""
-    host = await authenticate(request)
+    host = authenticate(request, "seal")
     body = await read_model(request, SealRequest)
     written = await once(request, host.name, body, lambda key: request.app[SERVICES].sessions.seal(host, body, key))
     return _written(written, headers={"Location": f"/v1/sessions/{written.session.hex()}"})
@@ -57,7 +57,7 @@ async def contribute(request: web.Request) -> web.Response:
     Open sessions take contributions without a token, others also with a participant's own of `joins`.
     """
     join = join_token(request)
-    host = await authenticate(request) if join is None and hdrs.AUTHORIZATION in request.headers else None
+    host = authenticate(request, "draw") if join is None and hdrs.AUTHORIZATION in request.headers else None
     sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, ContributionRequest)
     owner = "" if host is None else host.name
@@ -71,7 +71,7 @@ async def contribute(request: web.Request) -> web.Response:
 @routes.post("/v1/sessions/{session}/joins")
 async def joins(request: web.Request) -> web.Response:
     """Tokens with which participants contribute by themselves, once each: `Authorization: Bearer fbj_...`."""
-    host = await authenticate(request)
+    host = authenticate(request, "draw")
     session = session_id(request)
     body = await read_model(request, JoinRequest)
     tokens = await request.app[SERVICES].sessions.join_tokens(host, session, body.participants)
@@ -81,7 +81,7 @@ async def joins(request: web.Request) -> web.Response:
 @routes.post("/v1/sessions/{session}/draws")
 async def draw(request: web.Request) -> web.Response:
     """Make the next draws of a match (`outcomes`, `n` of the first), or call a live one (`call`); `?wait=SECONDS`."""
-    host = await authenticate(request)
+    host = authenticate(request, "draw")
     session, services = session_id(request), request.app[SERVICES]
     waits.only(request, "wait")
     seconds = waits.seconds(request)
@@ -95,7 +95,7 @@ async def draw(request: web.Request) -> web.Response:
 @routes.post("/v1/sessions/{session}/links")
 async def hand_in(request: web.Request) -> web.Response:
     """Live, of a host that holds the seed: the link of a call whose round is in, which makes its draw."""
-    host = await authenticate(request)
+    host = authenticate(request, "draw")
     sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, LinkRequest)
     return _drawn(await once(request, host.name, body, lambda key: sessions.hand_in(host, session, body, key)))
@@ -104,7 +104,7 @@ async def hand_in(request: web.Request) -> web.Response:
 @routes.post("/v1/sessions/{session}/reveal")
 async def reveal(request: web.Request) -> web.Response:
     """End a session: its seed is published."""
-    host = await authenticate(request)
+    host = authenticate(request, "draw")
     sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, RevealRequest, empty_allowed=True)
     return _written(await once(request, host.name, body, lambda key: sessions.reveal(host, session, body.seed, key)))
@@ -113,7 +113,7 @@ async def reveal(request: web.Request) -> web.Response:
 @routes.post("/v1/sessions/{session}/void")
 async def void(request: web.Request) -> web.Response:
     """Give a session up before its round exists."""
-    host = await authenticate(request)
+    host = authenticate(request, "draw")
     sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, VoidRequest)
     return _written(await once(request, host.name, body, lambda key: sessions.void(host, session, key)))

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from aiohttp import web
 
 from beacon.errors import ApiError
+from beacon.web import rates
 from beacon.web.services import SERVICES
 from verifier.encoding import MAX_INTEGER, parse_decimal
 from verifier.errors import FormatError
@@ -53,7 +54,7 @@ SEATS: Final = web.AppKey("seats", Seats)
 @contextmanager
 def seat(request: web.Request) -> Iterator[None]:
     """Hold a seat for the request's address while the block runs. Raises ApiError(too-many-listeners)."""
-    with request.app[SEATS].take(request.remote or ""):
+    with request.app[SEATS].take(rates.address(request)):
         yield
 
 

@@ -1,4 +1,7 @@
-"""/v1/webhooks: a host's webhooks, by the Standard Webhooks specification (standardwebhooks.com). All need a token."""
+"""/v1/webhooks: a host's webhooks, by the Standard Webhooks specification (standardwebhooks.com).
+
+To read them needs a token's scope `read`, to change them `seal`.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ routes: Final = web.RouteTableDef()
 @routes.post("/v1/webhooks")
 async def add(request: web.Request) -> web.Response:
     """Have each new entry of the host's sessions sent to a URL; the answer shows the `secret`, once."""
-    host = await authenticate(request)
+    host = authenticate(request, "seal")
     body = await read_model(request, WebhookRequest)
     endpoint, secret = await request.app[SERVICES].webhooks.add(host.name, body.url, body.types)
     place = {"Location": f"/v1/webhooks/{endpoint.id}"}
@@ -60,21 +63,21 @@ async def add(request: web.Request) -> web.Response:
 @routes.get("/v1/webhooks")
 async def list_(request: web.Request) -> web.Response:
     """The host's webhooks, oldest first, and how each is doing."""
-    host = await authenticate(request)
+    host = authenticate(request, "read")
     return json_response({"webhooks": [_shown(one) for one in await request.app[SERVICES].webhooks.all(host.name)]})
 
 
 @routes.get("/v1/webhooks/{webhook}")
 async def get(request: web.Request) -> web.Response:
     """One webhook of the host."""
-    host = await authenticate(request)
+    host = authenticate(request, "read")
     return json_response(_shown(await request.app[SERVICES].webhooks.get(host.name, request.match_info["webhook"])))
 
 
 @routes.delete("/v1/webhooks/{webhook}")
 async def delete(request: web.Request) -> web.Response:
     """Send nothing more there, and forget the webhook with its deliveries."""
-    host = await authenticate(request)
+    host = authenticate(request, "seal")
     await request.app[SERVICES].webhooks.delete(host.name, request.match_info["webhook"])
     return web.Response(status=web.HTTPNoContent.status_code)
 
@@ -82,7 +85,7 @@ async def delete(request: web.Request) -> web.Response:
 @routes.post("/v1/webhooks/{webhook}/rotate")
 async def rotate(request: web.Request) -> web.Response:
     """Make a new `secret`, shown once; for `overlap_seconds` (a day if left out) the old one signs as well."""
-    host = await authenticate(request)
+    host = authenticate(request, "seal")
     body = await read_model(request, RotateRequest, empty_allowed=True)
     webhooks = request.app[SERVICES].webhooks
     endpoint, secret = await webhooks.rotate(host.name, request.match_info["webhook"], body.overlap_seconds)
@@ -92,7 +95,7 @@ async def rotate(request: web.Request) -> web.Response:
 @routes.get("/v1/webhooks/{webhook}/deliveries")
 async def deliveries(request: web.Request) -> web.Response:
     """The newest deliveries, newest first, 100 at a time; `?before=INDEX` goes on, with `next` of the page before."""
-    host, name = await authenticate(request), request.match_info["webhook"]
+    host, name = authenticate(request, "read"), request.match_info["webhook"]
     waits.only(request, "before")
     before = waits.index(request, "before")
     found = await request.app[SERVICES].webhooks.deliveries(host.name, name, before, PAGE + 1)
