@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import pytest
 
+from beacon.store import private
 from beacon.store.errors import HostExists, HostUnknown, NameRefused, SeedExists, TokenUnknown
 from beacon.store.hosts import CACHE_MS, SCOPES, Host, HostStore
 from beacon.store.log_schema import LOG_SCHEMA
@@ -256,6 +257,18 @@ async def test_a_seed_is_never_replaced_and_nothing_beside_it_is_kept(writer, re
     assert await store.seed(SEED.commitment) == SEED
     assert await store.seed(b"d" * 32) is None
     assert await store.answer(ANSWER.key) is None
+
+
+async def test_the_seeds_asked_for_last_are_remembered_and_no_more(writer, reader, clock, monkeypatch):
+    monkeypatch.setattr(private, "REMEMBERED", 3)
+    store = PrivateStore(writer, reader, clock)
+    seeds = [KeptSeed(bytes([number]) * 32, b"nonce", b"text %d" % number) for number in range(70)]
+    store.keep(seeds)
+    for seed in seeds + seeds[::-1]:
+        assert await store.seed(seed.commitment) == seed
+    assert list(store._seeds.values()) == seeds[2::-1]
+    reader.close()
+    assert await store.seed(seeds[0].commitment) == seeds[0]
 
 
 async def test_an_answer_that_never_came_about_gives_way(writer, reader, clock):

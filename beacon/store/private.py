@@ -17,6 +17,9 @@ from beacon.store.reader import Reader
 from beacon.store.rows import insert_rows
 from beacon.store.writer import Writer
 
+REMEMBERED: Final = 10_000
+"""Encrypted seeds in memory: 3 MB."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeptSeed:
@@ -52,16 +55,25 @@ class PrivateStore:
         self._writer: Final = writer
         self._reader: Final = reader
         self._clock: Final = clock
+        self._seeds: Final[dict[bytes, KeptSeed]] = {}
 
     def keep(self, items: Sequence[Kept]) -> None:
         """Keep all, durably when this returns; blocks. Raises SeedExists and the writer's errors: then nothing is."""
         self._writer.submit(lambda db: self._insert(db, items)).result()
 
     async def seed(self, commitment: bytes) -> KeptSeed | None:
-        """Give the seed of a commitment (32 bytes), or None."""
+        """Give the seed of a commitment (32 bytes), or None. Those asked for last are remembered, as they are kept."""
+        known = self._seeds.get(commitment)
+        if known is not None:
+            return known
         query = "SELECT commitment, nonce, ciphertext FROM seeds WHERE commitment = ?"
         row = await self._reader.run(lambda db: db.execute(query, [commitment]).fetchone())
-        return None if row is None else KeptSeed(*row)
+        if row is None:
+            return None
+        if len(self._seeds) >= REMEMBERED:
+            del self._seeds[next(iter(self._seeds))]
+        self._seeds[commitment] = KeptSeed(*row)
+        return self._seeds[commitment]
 
     async def answer(self, key: bytes) -> KeptAnswer | None:
         """Give what is kept of a request (32 bytes), or None."""
