@@ -12,6 +12,7 @@ from beacon import logs
 from beacon.clock import Clock
 from beacon.datadir import followed_chains, log_signer, require_databases
 from beacon.log.log import Log
+from beacon.metrics import CommitTimer
 from beacon.rounds.fetcher import Policy
 from beacon.rounds.rounds import Followed, Rounds
 from beacon.rounds.spool import Spool
@@ -27,6 +28,7 @@ from beacon.sessions.drawing import Drawers
 from beacon.sessions.joining import Joining
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.service import Sessions
+from beacon.sessions.tally import Tally
 from beacon.sessions.transcripts import Transcripts
 from beacon.sessions.waiting import Waiting
 from beacon.settings import ConfigurationError, Settings, read_key
@@ -38,6 +40,7 @@ from beacon.store.rounds import SqliteRounds
 from beacon.store.webhooks import WebhookStore
 from beacon.store.writer import Writer
 from beacon.web.application import build_web
+from beacon.web.measured import MEASURED, Measured
 from beacon.web.services import SERVICES, Chain, Services
 from beacon.webhooks.webhooks import Webhooks
 
@@ -68,14 +71,22 @@ def create_app(
 
     async def run(app: web.Application) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            private = await asyncio.to_thread(Writer, settings.private_db, PRIVATE_SCHEMA)
+            commits, private_commits, tally = CommitTimer(), CommitTimer(), Tally()
+            private = await asyncio.to_thread(Writer, settings.private_db, PRIVATE_SCHEMA, step=private_commits.step)
             stack.push_async_callback(private.aclose)
             private_reader = Reader(settings.private_db)
             stack.callback(private_reader.close)
             store = PrivateStore(private, private_reader, clock)
             book = Book()
             log = await asyncio.to_thread(
-                Log.open, settings.log_db, signer, clock, [book], mark=settings.log_mark, keep=store.keep
+                Log.open,
+                settings.log_db,
+                signer,
+                clock,
+                [book, tally],
+                mark=settings.log_mark,
+                keep=store.keep,
+                step=commits.step,
             )
             stack.push_async_callback(asyncio.to_thread, log.close)
 
@@ -141,6 +152,13 @@ def create_app(
                 chains=tuple(Chain(name, info, name in sandbox_only) for name, info in chains.items()),
                 settings=settings,
                 stopped=lambda: log.writer.stopped or private.stopped or _failure(keeping),
+            )
+            app[MEASURED] = Measured(
+                writers={"log": (log.writer, commits), "private": (private, private_commits)},
+                open_sessions=book.all_open,
+                tally=tally,
+                settled=context.settled,
+                log_size=lambda: log.latest().size,
             )
             _logger.info("started", origin=settings.origin, size=log.latest().size, chains=sorted(chains))
             yield

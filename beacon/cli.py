@@ -186,7 +186,7 @@ def serve(directory: Path) -> None:
         logs.configure(settings.logging.level, settings.logging.format)
         app = create_app(settings, SystemClock())
         app.cleanup_ctx.append(watch_relays)
-        reason = asyncio.run(run(app, settings.listen, lambda url: click.echo(f"listening on {url}")))
+        reason = asyncio.run(run(app, settings.listen, lambda url: click.echo(f"listening on {url}"), settings.metrics))
     if reason is not None:
         raise click.ClickException(f"stopped: {reason}")
 

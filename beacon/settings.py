@@ -136,6 +136,19 @@ class ListenSettings(Section):
     )
 
 
+class MetricsSettings(Section):
+    """Where `/metrics` for Prometheus listens: apart from the API, and without authentication."""
+
+    host: str = Field(default="127.0.0.1", min_length=1, description="Address to bind.")
+    port: int | None = Field(
+        default=None,
+        ge=0,
+        le=65_535,
+        description="TCP port, other than the API's; 0 takes a free one and logs it. Without it there are no metrics.",
+        examples=[9464],
+    )
+
+
 class LimitSettings(Section):
     """What one request may cost."""
 
@@ -254,6 +267,7 @@ class Settings(BaseSettings):
         default="quicknet", description="Name of the chain that a seal uses when its request names none."
     )
     listen: ListenSettings = Field(default_factory=ListenSettings)
+    metrics: MetricsSettings = Field(default_factory=MetricsSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     rates: RateSettings = Field(default_factory=RateSettings)
     waiting: WaitingSettings = Field(default_factory=WaitingSettings)

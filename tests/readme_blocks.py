@@ -19,7 +19,7 @@ import verifier.cli
 from beacon.errors import PROBLEMS
 from beacon.settings import Settings, setting_names
 from beacon.web.application import build_web
-from beacon.web.chain_metrics import ChainCollector
+from beacon.web.metrics_routes import registries_of
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"(<!-- begin (?P<name>[^>]+?) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
@@ -45,11 +45,12 @@ def routes() -> str:
 
 
 def metrics() -> str:
-    rows = ["| name | labels | meaning |", "|---|---|---|"]
-    for family in ChainCollector(lambda: ()).collect():
-        name = f"{family.name}_total" if family.type == "counter" else family.name
-        labels = ", ".join(f"`{label}`" for label in family._labelnames)
-        rows.append(f"| `{name}` | {labels} | {family.documentation} |")
+    rows = ["| name | kind | labels | meaning |", "|---|---|---|---|"]
+    for registry in registries_of(build_web(Settings.model_construct(origin="o"))):
+        for family in registry.collect():
+            name = f"{family.name}_total" if family.type == "counter" else family.name
+            labels = ", ".join(f"`{label}`" for label in family._labelnames)
+            rows.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
     return "\n".join(rows) + "\n"
 
 

@@ -15,7 +15,8 @@ def main():
     settings = load_settings(Path(sys.argv[1]))
     logs.configure(settings.logging.level, settings.logging.format)
     app = create_app(settings, ShiftedClock(int(sys.argv[2])))
-    reason = asyncio.run(serve(app, settings.listen, lambda url: print(f"listening on {url}", flush=True)))
+    announce = lambda url: print(f"listening on {url}", flush=True)  # noqa: E731
+    reason = asyncio.run(serve(app, settings.listen, announce, settings.metrics))
     sys.exit(reason)
 
 

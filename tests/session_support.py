@@ -15,6 +15,7 @@ from beacon.sessions.joining import Joining
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest
 from beacon.sessions.service import Sessions
+from beacon.sessions.tally import Tally
 from beacon.sessions.transcripts import Transcripts
 from beacon.sessions.waiting import Waiting
 from beacon.settings import SessionSettings
@@ -112,8 +113,8 @@ class Service:
         self.clock, self.rounds, self.seeds = clock, rounds, seeds
         signer = SigningKey(bytes(32), ORIGIN)
         self.vkey = signer.vkey
-        self.book = Book()
-        self.log = Log.open(path / "log.db", signer, clock, [self.book], keep=seeds.keep, **log_options)
+        self.book, self.tally = Book(), Tally()
+        self.log = Log.open(path / "log.db", signer, clock, [self.book, self.tally], keep=seeds.keep, **log_options)
         custody = Custody(bytes(range(32)), seeds)
         self.doubt = ClockDoubt(rounds, clock, monotonic or clock.now)
         self.drawers = Drawers()

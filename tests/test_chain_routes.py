@@ -20,6 +20,7 @@ from beacon.settings import Settings
 from beacon.web import waits
 from beacon.web.application import build_web
 from beacon.web.chain_metrics import ChainCollector
+from beacon.web.metrics_routes import build_metrics
 from beacon.web.services import SERVICES, Chain, Services
 from tests.lying_relay import LyingRelay
 from tests.round_support import QUICKNET, InlineVerifier, MemoryRoundStore, at, until, verified
@@ -39,8 +40,9 @@ BEGUN = SimpleNamespace(latest=lambda: SimpleNamespace(time=0))
 
 
 class World:
-    def __init__(self, client, rounds, server, waiting):
-        self.client, self.rounds, self.server, self._waiting = client, rounds, server, waiting
+    def __init__(self, client, metrics, rounds, server, waiting):
+        self.client, self.metrics = client, metrics
+        self.rounds, self.server, self._waiting = rounds, server, waiting
 
     async def get(self, path, status=200, **headers):
         async with self.client.get(path, headers=headers) as response:
@@ -71,7 +73,8 @@ async def world(aiohttp_client, clock):
             stopped=lambda: None, settings=settings, chains=(Chain("quicknet", QUICKNET, sandbox_only=False),),
         )  # fmt: skip
         client = await aiohttp_client(app)
-        yield World(client, rounds, server, rounds._followers[HASH].waiters)
+        metrics = await aiohttp_client(build_metrics(app))
+        yield World(client, metrics, rounds, server, rounds._followers[HASH].waiters)
         await rounds.stop()
 
 
@@ -325,12 +328,13 @@ ORDER = ("chain", "code", "relay", "reason")
 
 async def metrics_of(world):
     """Every sample, by its name and the values of its labels, as Prometheus reads them."""
-    async with world.client.get("/metrics") as response:
+    async with world.metrics.get("/metrics") as response:
         assert response.status == 200
         assert response.headers["Content-Type"].startswith("text/plain; version=")
         assert response.headers["Cache-Control"] == "no-store"
         text = await response.text()
-    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    families = text_string_to_metric_families(text)
+    samples = [sample for family in families for sample in family.samples if "request" not in sample.name]
     found = {
         (sample.name, *(sample.labels[label] for label in ORDER if label in sample.labels)): sample.value
         for sample in samples

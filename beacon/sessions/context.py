@@ -15,6 +15,7 @@ from beacon.errors import ApiError
 from beacon.log import reads, wire
 from beacon.log.log import Log
 from beacon.log.sequencer import Appended
+from beacon.metrics import SIZES, Histogram
 from beacon.rounds.rounds import Rounds
 from beacon.sessions import rules
 from beacon.sessions.book import Book, chain_info, load
@@ -108,7 +109,10 @@ class Context:
         drawers: Drawers,
         chains: Mapping[str, ChainInfo],
     ) -> None:
-        """chains: the followed ones by name."""
+        """chains: the followed ones by name.
+
+        settled: how many draws of live sessions the service made at a time.
+        """
         self.book: Final = book
         self.log: Final = log
         self.rounds: Final = rounds
@@ -119,6 +123,7 @@ class Context:
         self.drawers: Final = drawers
         self.chains: Final = dict(chains)
         self._by_hash: Final = {chain.hash: chain for chain in chains.values()}
+        self.settled: Final = Histogram(SIZES)
         self._ended: Final[dict[bytes, SessionState]] = {}
 
     def chain_of(self, state: SessionState) -> ChainInfo:

@@ -56,6 +56,7 @@ async def draw_calls(context: Context, states: Iterable[SessionState]) -> set[by
     appended = await asyncio.gather(*(_append(context, chunk) for chunk in chunks))
     drawn = sum(len(entries_of) for entries_of in appended)
     if drawn:
+        context.settled.observe(drawn)
         _log.info("calls drawn", count=drawn)
     return failed
 

@@ -180,6 +180,11 @@ class Writer:
         self._put(_Item(job, future, None, plain=plain))
         return future
 
+    @property
+    def waiting(self) -> int:
+        """How many writes are in the queue, about."""
+        return self._queue.qsize()
+
     def stop(self, reason: str) -> None:
         """Take nothing any more. What waits fails with WriterStopped; the batch at work ends as it ends."""
         with self._guard:

@@ -12,19 +12,19 @@ from beacon.web import (
     health_routes,
     host_routes,
     log_routes,
-    metrics_routes,
     rates,
     session_routes,
     waits,
     webhook_routes,
 )
+from beacon.web.measured import REQUESTS, Requests
 from beacon.web.middleware import add_headers, admit, observe
 
 
 def build_web(settings: Settings) -> web.Application:
     """Routes, problems and headers. Whoever starts it sets `app[SERVICES]` before the first request."""
     app = web.Application(middlewares=[observe, admit], client_max_size=settings.limits.body_bytes)
-    app[metrics_routes.METRICS] = metrics_routes.registry_of(app)
+    app[REQUESTS] = Requests()
     app[rates.RATES] = rates.Rates(settings.rates, settings.listen.trusted_proxies)
     app.on_response_prepare.append(add_headers)
     app[waits.SEATS] = waits.Seats(settings.waiting.listeners, settings.waiting.listeners_per_address)
@@ -39,7 +39,6 @@ def build_web(settings: Settings) -> web.Application:
         chain_routes,
         log_routes,
         health_routes,
-        metrics_routes,
     ):
         app.add_routes(module.routes)
     return app

@@ -1,7 +1,8 @@
-"""/metrics: numbers for Prometheus."""
+"""/metrics: numbers for Prometheus, as an application of its own, on a listener that no proxy leads to by accident."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Final
 
@@ -10,27 +11,43 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 
 from beacon.rounds.rounds import ChainStatus
 from beacon.web.chain_metrics import ChainCollector
+from beacon.web.measured import MEASURED, REQUESTS, RequestCollector, ServiceCollector
+from beacon.web.middleware import add_headers, observe
 from beacon.web.services import SERVICES
+from beacon.web.waits import SEATS
 
-METRICS: Final = web.AppKey("metrics", CollectorRegistry)
+REGISTRIES: Final = web.AppKey("registries", tuple[CollectorRegistry, ...])
 
 routes: Final = web.RouteTableDef()
 
 
+def build_metrics(app: web.Application) -> web.Application:
+    """What serves the metrics of `app`."""
+    metrics_app = web.Application(middlewares=[observe])
+    metrics_app[REQUESTS] = app[REQUESTS]
+    metrics_app[REGISTRIES] = registries_of(app)
+    metrics_app.on_response_prepare.append(add_headers)
+    metrics_app.add_routes(routes)
+    return metrics_app
+
+
 @routes.get("/metrics")
 async def metrics(request: web.Request) -> web.Response:
-    """Numbers for Prometheus: the chains and their relays."""
-    body = generate_latest(request.app[METRICS])
+    """Numbers for Prometheus: requests, writes, sessions, chains and relays."""
+    of_loop, of_any = request.app[REGISTRIES]
+    body = generate_latest(of_loop) + await asyncio.to_thread(generate_latest, of_any)
     return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
 
 
-def registry_of(app: web.Application) -> CollectorRegistry:
-    """What /metrics of this application shows, read from its services at each request."""
+def registries_of(app: web.Application) -> tuple[CollectorRegistry, CollectorRegistry]:
+    """What /metrics shows, read from the services at each request: what the event loop owns, and the rest."""
 
     def statuses() -> Iterable[tuple[str, ChainStatus]]:
-        services = app[SERVICES]
-        return [(chain.name, services.status(chain)) for chain in services.chains]
+        services = app.get(SERVICES)
+        return [(chain.name, services.status(chain)) for chain in services.chains] if services else []
 
-    registry = CollectorRegistry()
-    registry.register(ChainCollector(statuses))
-    return registry
+    of_loop, of_any = CollectorRegistry(), CollectorRegistry()
+    of_loop.register(RequestCollector(app[REQUESTS], lambda: len(app[SEATS])))
+    of_loop.register(ChainCollector(statuses))
+    of_any.register(ServiceCollector(lambda: app.get(MEASURED)))
+    return of_loop, of_any

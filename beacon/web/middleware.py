@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from beacon import logs
+from beacon.web.measured import REQUESTS
 from beacon.web.problems import response_for
 from beacon.web.rates import count, limit_headers
 from beacon.web.requests import identify
@@ -39,7 +40,7 @@ async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give the request its id, turn exceptions into problems, and log one line without path, query or body."""
+    """Give the request its id, turn exceptions into problems, count it, log one line without path, query or body."""
     request[REQUEST_ID] = secrets.token_hex(8)
     started = time.monotonic()
     with structlog.contextvars.bound_contextvars(request_id=request[REQUEST_ID]):
@@ -48,14 +49,17 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
         except Exception as error:  # noqa: BLE001 - every exception becomes a problem document
             response = response_for(error, request)
         resource, grant = request.match_info.route.resource, request.get(GRANT)
+        seconds = time.monotonic() - started
+        route = resource.canonical if resource else None
+        request.app[REQUESTS].add(request.method, route, response.status, seconds)
         logs.access(
             __name__,
             method=request.method,
-            route=resource.canonical if resource else None,
+            route=route,
             status=response.status,
             host=grant.host.name if grant else None,
             token_id=grant.token if grant else None,
-            ms=round(1000 * (time.monotonic() - started), 1),
+            ms=round(1000 * seconds, 1),
         )
     return response
 

@@ -28,7 +28,7 @@ _STATUS_CODES: Final = {
 _logger = logs.get(__name__)
 
 
-def response_for(error: Exception, request: web.Request) -> web.Response:
+def response_for(error: Exception, request: web.BaseRequest) -> web.Response:
     """The answer to an exception; one that nobody foresaw is logged and answered without its message."""
     if isinstance(error, ApiError):
         return problem(error, request)
@@ -41,7 +41,7 @@ def response_for(error: Exception, request: web.Request) -> web.Response:
     return problem(ApiError("internal", "The failure is in the service's logs under this request id."), request)
 
 
-def problem(error: ApiError, request: web.Request, headers: dict[str, str] | None = None) -> web.Response:
+def problem(error: ApiError, request: web.BaseRequest, headers: dict[str, str] | None = None) -> web.Response:
     """The problem document of an error, with the headers that its status asks for."""
     row = error.problem
     headers = dict(headers or {})
@@ -88,7 +88,7 @@ def _pause(code: str) -> int | None:
     return RETRY_SECONDS if PROBLEMS[code].retryable else None
 
 
-def _of_http(error: web.HTTPException, request: web.Request) -> web.Response:
+def _of_http(error: web.HTTPException, request: web.BaseRequest) -> web.Response:
     server_failed = error.status >= web.HTTPInternalServerError.status_code
     code = _STATUS_CODES.get(error.status, "internal" if server_failed else "invalid-request")
     if isinstance(error, web.HTTPMethodNotAllowed):

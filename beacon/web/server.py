@@ -5,47 +5,81 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from beacon import logs
-from beacon.settings import ListenSettings
+from beacon.settings import ListenSettings, MetricsSettings
+from beacon.web.connections import Connection, answering
+from beacon.web.measured import REQUESTS
+from beacon.web.metrics_routes import build_metrics
 from beacon.web.services import SERVICES
 
+BACKLOG: Final = 128
 WATCH_SECONDS: Final = 0.2
 GC_THRESHOLDS: Final = (20_000, 10, 50)
 
 _logger = logs.get(__name__)
 
 
-async def serve(app: web.Application, listen: ListenSettings, announce: Callable[[str], None]) -> str | None:
+async def serve(
+    app: web.Application,
+    listen: ListenSettings,
+    announce: Callable[[str], None],
+    metrics: MetricsSettings | None = None,
+) -> str | None:
     """Serve until SIGTERM or SIGINT, or until a database takes no more writes; finish the requests under way.
 
-    announce: called once with the listening URL, when requests are taken.
+    announce: called once with the listening URL, when requests are taken. metrics: where /metrics listens, if it does.
     Returns None when told to stop, else why it had to. Raises OSError when the address cannot be bound, and whatever
     the application's start raises.
     """
-    runner = web.AppRunner(
-        app, access_log=None, auto_decompress=False, shutdown_timeout=listen.shutdown_ms / 1000, handle_signals=False
-    )
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     try:
-        await runner.setup()
-        await web.TCPSite(runner, listen.host, listen.port).start()
-        _spare_the_collector()
-        announce(_url(runner))
-        reason = await _until_end(told, app[SERVICES].stopped)
-        _logger.info("stopping", reason=reason or "told to")
-        return reason
+        async with AsyncExitStack() as stack:
+            url = await stack.enter_async_context(listening(app, listen.host, listen.port, listen.shutdown_ms))
+            if metrics is not None and metrics.port is not None:
+                numbers = listening(build_metrics(app), metrics.host, metrics.port, 0)
+                _logger.info("metrics", url=f"{await stack.enter_async_context(numbers)}/metrics")
+            _spare_the_collector()
+            announce(url)
+            reason = await _until_end(told, app[SERVICES].stopped)
+            _logger.info("stopping", reason=reason or "told to")
+            return reason
     finally:
-        await runner.cleanup()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def listening(app: web.Application, host: str, port: int, shutdown_ms: int) -> AsyncIterator[str]:
+    """An application that takes requests while the block runs, at the URL that this gives.
+
+    shutdown_ms: what requests under way may still take afterwards. Raises as `serve`.
+    """
+    runner = web.AppRunner(app, shutdown_timeout=shutdown_ms / 1000, handle_signals=False)
+    loop = asyncio.get_running_loop()
+    try:
+        await runner.setup()
+        server = runner.server
+        assert server is not None
+        requests = app[REQUESTS]
+        server.request_handler = answering(server.request_handler, requests)
+        connect = partial(Connection, server, requests, loop=loop, access_log=None, auto_decompress=False)
+        listener = await loop.create_server(connect, host, port, backlog=BACKLOG)
+        try:
+            yield _url(*listener.sockets[0].getsockname()[:2])
+        finally:
+            listener.close()
+    finally:
+        await runner.cleanup()
 
 
 def _spare_the_collector() -> None:
@@ -70,6 +104,5 @@ async def _until_end(told: asyncio.Event, stopped: Callable[[], str | None]) -> 
     return stopped()
 
 
-def _url(runner: web.AppRunner) -> str:
-    host, port, *_ = runner.addresses[0]
+def _url(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,73 @@
+"""What a connection answers before, or outside of, the application: HTTP that is none, and expectations."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import structlog
+from aiohttp import web
+
+from beacon import logs
+from beacon.errors import ApiError
+from beacon.web.measured import Requests
+from beacon.web.middleware import SECURITY_HEADERS
+from beacon.web.problems import response_for
+from beacon.web.services import REQUEST_ID
+
+Handle: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+MALFORMED: Final = "The request is not HTTP that this service reads; it is not quoted here."
+
+
+class Connection(web.RequestHandler):
+    """One client's connection. What cannot be read as a request is answered with a problem document as well."""
+
+    __slots__ = ("_requests",)
+
+    def __init__(self, server: web.Server, requests: Requests, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._requests = requests
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to what never reached the application. `message` quotes the client, and is left out."""
+        _ = message
+        if request.writer.output_size > 0:
+            raise ConnectionError("part of an answer is sent already")
+        if status >= web.HTTPInternalServerError.status_code:
+            error: Exception = exc if isinstance(exc, Exception) else ApiError("internal", "The service failed.")
+        else:
+            error = ApiError("invalid-request", MALFORMED)
+        return refused(error, request, self._requests)
+
+
+def answering(handle: Handle, requests: Requests) -> Handle:
+    """The application, with what it raises outside its middlewares as problem documents."""
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await handle(request)
+        except web.HTTPException as error:
+            return refused(error, request, requests)
+
+    return answer
+
+
+def refused(error: Exception, request: web.BaseRequest, requests: Requests) -> web.Response:
+    """The problem document of a request that the application has not seen; the connection ends with it."""
+    request_id = secrets.token_hex(8)
+    request[REQUEST_ID] = request_id
+    with structlog.contextvars.bound_contextvars(request_id=request_id):
+        response = response_for(error, request)
+        logs.access(__name__, method=None, route=None, status=response.status)
+    response.headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store", "X-Request-Id": request_id})
+    response.force_close()
+    requests.add(request.method, None, response.status, 0.0)
+    return response
