@@ -72,6 +72,9 @@ class ReplayedRounds:
     def release(self):
         pass
 
+    async def get(self, chain_hash, number):
+        return self.known.get(number)
+
     def on_round(self, listener):
         self.listeners.append(listener)
 

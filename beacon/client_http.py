@@ -1,0 +1,156 @@
+"""The SDK's requests: retried where that is safe, and with one name however often they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from aiohttp import ClientError, ClientSession, ClientTimeout
+
+from verifier.encoding import encode_json
+
+FIRST_DELAY: Final = 0.2
+LONGEST_DELAY: Final = 20.0
+MAX_RETRY_AFTER: Final = 120.0
+
+
+class BeaconError(Exception):
+    """The service refused. code: stable; next: what to do; retryable: whether the same request may succeed later."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        self.status: Final = status
+        self.code: Final = str(problem.get("code", "unknown"))
+        self.detail: Final = str(problem.get("detail", problem.get("title", "")))
+        self.next: Final = str(problem.get("next", ""))
+        self.retryable: Final = bool(problem.get("retryable", status >= 500))
+        self.request_id: Final = problem.get("request_id")
+        self.problem: Final = dict(problem)
+        super().__init__(f"{self.code}: {self.detail} {self.next}".strip())
+
+
+class Unreachable(Exception):  # noqa: N818 - it says of the service what it is
+    """No answer came, however often it was asked. What was asked for may have been done."""
+
+
+class Transport:
+    """Sends JSON and gets JSON. The token is in no repr."""
+
+    def __init__(self, url: str, token: str | None, *, seconds: float, attempts: int) -> None:
+        """seconds: that one attempt may take, besides what it is asked to wait; attempts: at most, 1 or more."""
+        self._url: Final = url.rstrip("/")
+        self._token: Final = token
+        self._seconds: Final = seconds
+        self._attempts: Final = attempts
+        self._http: ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        self._http = ClientSession()
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None, *, wait: float = 0) -> dict[str, Any]:
+        """Read a document. wait: seconds that the service is asked to hold the answer."""
+        return await self._ask("GET", path, None, {}, wait, query or {})
+
+    async def text(self, path: str) -> bytes:
+        """Read the exact bytes of a document."""
+        _, body = await self._send("GET", path, None, {}, 0, {})
+        return body
+
+    async def post(
+        self, path: str, body: Mapping[str, Any], *, key: str | None = None, token: str | None = None, wait: float = 0
+    ) -> dict[str, Any]:
+        """Write. key: the Idempotency-Key, the same for every attempt; token: in the place of the host's."""
+        headers = {} if key is None else {"Idempotency-Key": key}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        return await self._ask("POST", path, encode_json(dict(body)), headers, wait, {})
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        wait: float,
+        query: Mapping[str, str],
+    ) -> dict[str, Any]:
+        document, _ = await self._send(method, path, body, headers, wait, query)
+        return document
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        wait: float,
+        query: Mapping[str, str],
+    ) -> tuple[dict[str, Any], bytes]:
+        safe = method == "GET" or "Idempotency-Key" in headers
+        last: Exception = Unreachable("the service was not asked")
+        for attempt in range(self._attempts):
+            if attempt:
+                await asyncio.sleep(_delay(attempt, last))
+            try:
+                return await self._once(method, path, body, headers, wait, query)
+            except BeaconError as error:
+                if not error.retryable or (method == "POST" and "Idempotency-Key" not in headers):
+                    raise
+                last = error
+            except (ClientError, TimeoutError, OSError) as error:
+                if not safe:
+                    raise Unreachable(f"{method} {path}: no answer") from error
+                last = error
+        if isinstance(last, BeaconError):
+            raise last
+        raise Unreachable(f"{method} {path}: no answer in {self._attempts} attempts") from last
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        wait: float,
+        query: Mapping[str, str],
+    ) -> tuple[dict[str, Any], bytes]:
+        if self._http is None:
+            raise RuntimeError("use `async with Beacon(...) as beacon:`")
+        sent = dict(headers)
+        if self._token is not None:
+            sent.setdefault("Authorization", f"Bearer {self._token}")
+        if body is not None:
+            sent["Content-Type"] = "application/json"
+        params = dict(query) | ({"wait": str(int(wait))} if wait else {})
+        timeout = ClientTimeout(total=self._seconds + wait)
+        async with self._http.request(
+            method, self._url + path, data=body, headers=sent, params=params, timeout=timeout, allow_redirects=False
+        ) as response:
+            data = await response.read()
+            try:
+                document = await response.json(content_type=None)
+            except ValueError:
+                document = {"detail": f"an answer that is no JSON, with status {response.status}"}
+            if response.status >= 300 or not isinstance(document, dict):
+                problem = document if isinstance(document, dict) else {}
+                retry_after = response.headers.get("Retry-After", "")
+                raise BeaconError(response.status, problem | ({"retry_after": retry_after} if retry_after else {}))
+            return document, data
+
+
+def _delay(attempt: int, last: Exception) -> float:
+    """Seconds before the next attempt: what the service asks for, else twice as long each time; jittered."""
+    longest = min(LONGEST_DELAY, FIRST_DELAY * 2**attempt)
+    asked = str(last.problem.get("retry_after", "")) if isinstance(last, BeaconError) else ""
+    if asked.isdecimal():
+        return min(float(asked), MAX_RETRY_AFTER) + random.uniform(0, FIRST_DELAY)  # noqa: S311 - jitter
+    return random.uniform(longest / 2, longest)  # noqa: S311 - jitter
