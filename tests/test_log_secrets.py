@@ -1,6 +1,9 @@
 """What a client sends never stands in the service's log, whole requests and broken ones alike."""
 
 import asyncio
+import json
+import re
+from hashlib import sha256
 
 from beacon.clock import ShiftedClock, SystemClock
 from tests.lying_relay import LyingRelay
@@ -16,6 +19,12 @@ BROKEN = [
 ]
 
 
+async def refused(host, token, url, status):
+    headers = {"Authorization": f"Bearer {token}"}
+    async with host.client.post(url, json={"token": token}, headers=headers) as answer:
+        assert answer.status == status
+
+
 async def test_broken_requests_are_not_quoted(tmp_path):
     offset = QUICKNET.time(72_760) - SystemClock().now()
     log = tmp_path / "service.log"
@@ -23,6 +32,8 @@ async def test_broken_requests_are_not_quoted(tmp_path):
         data = tmp_path / "data"
         make_data(data, "beacon.example/secrets", relay.url, ShiftedClock(offset))
         token = await add_host(data, "alice")
+        narrow = await add_host(data, "alice", "--scope", "read", "--note", "the dashboard")
+        unknown = f"fb_{'u' * 43}"
         async with serving("tests.serve_shifted", data, offset, log=log) as server, api(server, token) as host:
             await host.ready()
             port = int(server.url.rsplit(":", 1)[1])
@@ -42,8 +53,16 @@ async def test_broken_requests_are_not_quoted(tmp_path):
             path = f"/v1/sessions/{sealed['session']}/contributions"
             await host.post(path, {"participant": "grey", "entropy": secret}, expect=422)
             await host.post(path, {"participant": "white", "entropy": secret})
+            await refused(host, narrow, f"{server.url}/v1/sessions", 403)
+            await refused(host, unknown, f"{server.url}/v1/sessions", 401)
             assert await server.stop() == 0
     text = log.read_text(errors="replace")
     assert "request" in text
-    assert token not in text
+    for given in (token, narrow, unknown):
+        assert given not in text
+    for line in (json.loads(line) for line in text.splitlines() if '"event": "request"' in line):
+        assert re.fullmatch("[0-9a-f]{16}", line["request_id"])
+    ids = {line["status"]: line["token_id"] for line in map(json.loads, text.splitlines()) if "token_id" in line}
+    assert ids[403] == sha256(narrow.encode()).hexdigest()[:8]
+    assert ids[401] is None
     assert secret not in text
