@@ -1,0 +1,1 @@
+"""Small complete hosts on the SDK: `python -m beacon.examples.raffle --help`."""

@@ -1,0 +1,44 @@
+"""What the examples' command lines have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import click
+
+from beacon.client import Beacon
+from verifier.fetch import load_chain
+
+Play = Callable[[Beacon, bool], Awaitable[int]]
+
+
+def command(name: str, summary: str, play: Play) -> click.Command:
+    """A command that connects and plays; play gets the connection and whether it is a test, and gives the exit code."""
+
+    @click.command(name, help=summary)
+    @click.option("--url", required=True, help="The service, for example http://127.0.0.1:8080.")
+    @click.option("--token-file", type=click.Path(exists=True, path_type=Path), required=True, help="The host's token.")
+    @click.option("--log-key", required=True, help="The log's verifier key, as `beacon init` printed it.")
+    @click.option("--chain", help="A drand chain to take besides the main ones: its name, or a file with its info.")
+    @click.option("--receipts", type=click.Path(path_type=Path), help="A folder to keep the receipts in.")
+    @click.option("--sandbox", is_flag=True, help="It is a test, not a game: the verdict is asked for as such.")
+    def run(
+        url: str, token_file: Path, log_key: str, chain: str | None, receipts: Path | None, *, sandbox: bool
+    ) -> None:
+        chains = None if chain is None else [load_chain(chain)]
+        token = token_file.read_text(encoding="ascii").strip()
+
+        async def connected() -> int:
+            async with Beacon(url, token, log_key=log_key, chains=chains, receipts=receipts) as beacon:
+                return await play(beacon, sandbox)
+
+        raise SystemExit(asyncio.run(connected()))
+
+    return run
+
+
+def verdict_line(headline: str) -> None:
+    """Show the verdict's one line."""
+    click.echo(f"verdict: {headline}")

@@ -1,0 +1,41 @@
+"""The examples against the real service and a devnet, each in a process of its own."""
+
+import asyncio
+import json
+import re
+
+import pytest
+
+from tests.process_support import add_host, run, serving
+
+
+@pytest.fixture
+async def sandbox(tmp_path):
+    """What the examples are told, and a running service."""
+    info, data = tmp_path / "devnet.json", tmp_path / "data"
+    devnet = serving("beacon", "devnet", "--port", "0", "--out", info)
+    async with devnet as network:
+        options = ("--chain-file", info, "--relay", network.url, "--json")
+        code, output, errors = await run("beacon", "init", data, "--origin", "localhost/examples", *options)
+        assert code == 0, errors
+        config = data / "beacon.toml"
+        config.write_text(re.sub(r"(?m)^port = \d+$", "port = 0", config.read_text()))
+        token = tmp_path / "token"
+        token.write_text(await add_host(data, "alice", "--sandbox"))
+        async with serving("beacon", "serve", "--dir", data) as server:
+            vkey = json.loads(output)["vkey"]
+            given = ("--url", server.url, "--token-file", token, "--log-key", vkey, "--chain", info, "--sandbox")
+            yield (*given, "--receipts", tmp_path / "receipts"), tmp_path
+
+
+async def test_the_examples_play_and_are_proven(sandbox):
+    given, folder = sandbox
+    played = await asyncio.gather(run("beacon.examples.raffle", *given), run("beacon.examples.backgammon", *given))
+    for code, output, errors in played:
+        assert code == 0, output + errors
+        assert "verdict: " in output
+    raffle, backgammon = (output for _, output, _ in played)
+    assert re.search(r"^3\. ticket \d+$", raffle, re.MULTILINE)
+    assert len(re.findall(r"^\d\. (?:white|black): [1-6]-[1-6]$", backgammon, re.MULTILINE)) == 3
+    kept = [path.stem.partition("-")[2] for path in (folder / "receipts").iterdir()]
+    assert (kept.count("seal"), kept.count("contribution"), kept.count("call")) == (2, 2, 4)
