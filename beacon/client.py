@@ -175,11 +175,22 @@ class Session:
         query = {} if after is None else {"after": str(after)}
         return await self._connection.transport.get(self._path, query, wait=min(wait, MAX_WAIT))
 
+    async def events(self, after: int = -1) -> AsyncIterator[dict[str, Any]]:
+        """Each entry of the session, and each round it uses, above a log index, as it comes: `index`, `type`, `state`
+        and `entry`. Ends with the session. A stream that breaks is taken up again without gap or repeat.
+        """
+        async for _, data in self._connection.transport.events(f"{self._path}/events", after):
+            yield data
+
     async def until(self, *states: str) -> dict[str, Any]:
-        """Wait until the session is in one of these states, or has ended."""
+        """Wait until the session is in one of these states, or has ended, by its events."""
+        wanted = {*states, "revealed", "void"}
         shown = await self.state()
-        while shown["state"] not in {*states, "revealed", "void"}:
-            shown = await self.state(after=shown["last_index"], wait=MAX_WAIT)
+        if shown["state"] not in wanted:
+            async for event in self.events(shown["last_index"]):
+                if event["state"] in wanted:
+                    break
+            shown = await self.state()
         return shown
 
     async def contribute(

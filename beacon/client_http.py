@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Final, Self
 
-from aiohttp import ClientError, ClientSession, ClientTimeout
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout
 
 from verifier.encoding import encode_json
 
 FIRST_DELAY: Final = 0.2
 LONGEST_DELAY: Final = 20.0
 MAX_RETRY_AFTER: Final = 120.0
+SILENCE: Final = 40.0
+"""Seconds without a heartbeat after which a stream is taken for broken."""
+NO_CONTENT: Final = 204
+MULTIPLE_CHOICES: Final = 300
 
 
 class BeaconError(Exception):
@@ -74,6 +79,55 @@ class Transport:
             headers["Authorization"] = f"Bearer {token}"
         return await self._ask("POST", path, encode_json(dict(body)), headers, wait, {})
 
+    async def events(self, path: str, after: int) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """A stream of Server-Sent Events from above log index `after` to its end: (type, data).
+
+        A stream that breaks is taken up again where it was; so is one that the service ends early, until it says `end`.
+        Raises BeaconError, and Unreachable when no attempt in a row brings anything.
+        """
+        failed = 0
+        while failed < self._attempts:
+            if failed:
+                await asyncio.sleep(_delay(failed, Unreachable()))
+            failed += 1
+            try:
+                async for kind, data in self._stream(path, after):
+                    if kind == "end":
+                        return
+                    failed, after = 0, int(data["index"])
+                    yield kind, data
+            except BeaconError as error:
+                if not error.retryable:
+                    raise
+            except (ClientError, TimeoutError, OSError):
+                continue
+        raise Unreachable(f"{path}: no events in {self._attempts} attempts")
+
+    async def _stream(self, path: str, after: int) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        http = self._open()
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": str(after)} if after >= 0 else {})
+        timeout = ClientTimeout(total=None, sock_read=SILENCE)
+        async with http.get(self._url + path, headers=headers, timeout=timeout, allow_redirects=False) as response:
+            if response.status == NO_CONTENT:
+                yield "end", {}
+                return
+            if response.status >= MULTIPLE_CHOICES:
+                raise BeaconError(response.status, await _problem(response))
+            kind = ""
+            async for raw in response.content:
+                name, _, value = raw.decode().rstrip("\r\n").partition(": ")
+                if name == "event":
+                    kind = value
+                elif name == "data":
+                    yield kind, json.loads(value)
+                elif name == "" and kind == "end":
+                    yield "end", {}
+
+    def _open(self) -> ClientSession:
+        if self._http is None:
+            raise RuntimeError("use `async with Beacon(...) as beacon:`")
+        return self._http
+
     async def _ask(
         self,
         method: str,
@@ -123,8 +177,7 @@ class Transport:
         wait: float,
         query: Mapping[str, str],
     ) -> tuple[dict[str, Any], bytes]:
-        if self._http is None:
-            raise RuntimeError("use `async with Beacon(...) as beacon:`")
+        http = self._open()
         sent = dict(headers)
         if self._token is not None:
             sent.setdefault("Authorization", f"Bearer {self._token}")
@@ -132,19 +185,30 @@ class Transport:
             sent["Content-Type"] = "application/json"
         params = dict(query) | ({"wait": str(int(wait))} if wait else {})
         timeout = ClientTimeout(total=self._seconds + wait)
-        async with self._http.request(
+        async with http.request(
             method, self._url + path, data=body, headers=sent, params=params, timeout=timeout, allow_redirects=False
         ) as response:
+            if response.status >= MULTIPLE_CHOICES:
+                raise BeaconError(response.status, await _problem(response))
             data = await response.read()
             try:
-                document = await response.json(content_type=None)
+                document = json.loads(data)
             except ValueError:
-                document = {"detail": f"an answer that is no JSON, with status {response.status}"}
-            if response.status >= 300 or not isinstance(document, dict):
-                problem = document if isinstance(document, dict) else {}
-                retry_after = response.headers.get("Retry-After", "")
-                raise BeaconError(response.status, problem | ({"retry_after": retry_after} if retry_after else {}))
+                document = None
+            if not isinstance(document, dict):
+                raise BeaconError(response.status, {"detail": "an answer that is no JSON object", "retryable": False})
             return document, data
+
+
+async def _problem(response: ClientResponse) -> dict[str, Any]:
+    """What a refusal says; an answer of something in between, which is no problem document, says its status."""
+    try:
+        said = await response.json(content_type=None)
+    except ValueError:
+        said = None
+    problem = said if isinstance(said, dict) else {"detail": f"an answer with status {response.status}"}
+    retry_after = response.headers.get("Retry-After")
+    return problem | ({} if retry_after is None else {"retry_after": retry_after})
 
 
 def _delay(attempt: int, last: Exception) -> float:

@@ -43,10 +43,10 @@ class Between:
 
 
 @contextlib.asynccontextmanager
-async def world(path, monkeypatch, **options):
+async def world(path, monkeypatch, between=Between, **options):
     monkeypatch.setattr(client_http, "FIRST_DELAY", 0.001)
     async with service(path) as made, web_of(made) as client:
-        between = Between(client)
+        between = between(client)
         app = web.Application()
         app.router.add_route("*", "/{rest:.*}", between.handle)
         server = TestServer(app)
@@ -130,6 +130,41 @@ async def test_a_seed_of_its_own(tmp_path, monkeypatch):
             if state.due:
                 await session.hand_in(1, chain[1])
         assert (await rolling).draw == 1
+
+
+class Cutting(Between):
+    """Cuts every stream of events after some of its bytes."""
+
+    cut = 0
+
+    async def handle(self, request):
+        if not request.path.endswith("/events"):
+            return await super().handle(request)
+        sent = {k: v for k, v in request.headers.items() if k in {"Accept", "Last-Event-ID"}}
+        self.seen.append(("GET", request.path, sent.get("Last-Event-ID")))
+        async with self.client.request("GET", request.rel_url, headers=sent) as answer:
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+            await response.prepare(request)
+            self.cut += 700
+            await response.write((await answer.content.read(self.cut))[: self.cut])
+            request.transport.close()
+            return response
+
+
+async def test_events_that_are_cut_again_and_again(tmp_path, monkeypatch):
+    async with world(tmp_path, monkeypatch, between=Cutting, attempts=20) as (made, between, beacon):
+        session = await beacon.seal(recipes=TURN, participants=[{"id": "white"}])
+        await session.contribute("white", b"\x01")
+        await reach(made, session.seal.round)
+        await session.roll("turn")
+        await session.reveal()
+        events = [event async for event in session.events()]
+        assert [event["type"] for event in events] == ["seal", "contribution", "close", "round", "draw", "reveal"]
+        assert [event["index"] for event in events] == sorted({event["index"] for event in events})
+        resumed = [last for method, path, last in between.seen if path.endswith("/events")]
+        assert len(resumed) > 2
+        assert [event async for event in session.events(events[2]["index"])] == events[3:]
+        assert (await session.until("sealed"))["state"] == "revealed"
 
 
 @pytest.mark.parametrize("lost", [1, 3])
