@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import json
 import os
 import time
 import uuid
@@ -31,12 +30,13 @@ from beacon.client_connection import Connection
 from beacon.client_http import BeaconError, Transport, Unreachable
 from verifier import entries
 from verifier.check import Trust, check
-from verifier.drand import ChainInfo
+from verifier.drand import ChainInfo, Round
 from verifier.draws import parse_recipe
 from verifier.encoding import lp
 from verifier.fetch import main_chains
 from verifier.note import VerifierKey
 from verifier.seeds import SEED_BYTES, contribution_message, seed_chain
+from verifier.session import collect
 from verifier.transcript import Event
 from verifier.verdict import Verdict
 
@@ -230,9 +230,8 @@ class Session:
         body: dict[str, Any] = {"recipe": recipe, "purpose": purpose, **said}
         if self.seal.profile == "match":
             return await self._roll_match(body, count)
-        body |= {"contributions": [dict(item) for item in contributions]} if contributions else {}
         async with self._rolling:
-            return await self._roll_live(body)
+            return await self._roll_live(body | {"contributions": [dict(item) for item in contributions]}, said)
 
     async def hand_in(self, k: int, link: bytes) -> Any:
         """Custody `host`, live: link k (32 bytes) of your chain, once its round is in. Gives the outcome."""
@@ -268,16 +267,22 @@ class Session:
         """Learn how far a live session has come, after a restart of this process; each draw is verified again."""
         if self.seal.profile != "live":
             return
-        calls: dict[int, entries.Call] = {}
-        for item in json.loads(await self.transcript())["events"]:
-            entry = entries.parse_entry(item["entry"].encode())
-            if isinstance(entry, entries.Close):
-                self._draws.digest = entry.digest
-            elif isinstance(entry, entries.Call):
-                calls[entry.draw] = entry
-            elif isinstance(entry, entries.Draw) and entry.draw in calls:
-                call = calls[entry.draw]
-                self._draws.check(call, entry, await self._connection.round(self.seal.chain, call.round))
+        connection = self._connection
+        session = collect(await asyncio.to_thread(connection.checks.document, await self.transcript()))
+        if session is None or session.seal.leaf != self._leaf:
+            raise Dishonest("the transcript is of another session")
+        if session.close is not None:
+            if session.close.entry.digest != session.digest():
+                raise Dishonest("the close's digest is not that of the contributions")
+            self._draws.digest = session.digest()
+        logged = {number: event.entry for (_, number), event in session.rounds.items()}
+        stated = [Round(one.round, one.signature, one.previous_signature) for one in logged.values()]
+        verified = {one.round: one for one in await connection.verified(self.seal.chain, stated)}
+        for drawn in session.draws:
+            call = session.call_of(drawn.entry.draw)
+            if call is None or call.entry.round not in verified:
+                raise Dishonest(f"draw {drawn.entry.draw} has no call, or no round")
+            self._draws.check(call.entry, drawn.entry, verified[call.entry.round])
 
     async def _roll_match(self, body: dict[str, Any], count: int) -> Any:
         answer = await self._connection.transport.post(f"{self._path}/draws", body | {"count": count}, key=_key())
@@ -290,11 +295,12 @@ class Session:
         rolls = [Roll(drawn.recipe, n, outcome) for n, outcome in enumerate(drawn.outcomes, drawn.n)]
         return rolls[0] if count == 1 else rolls
 
-    async def _roll_live(self, body: dict[str, Any]) -> Roll:
+    async def _roll_live(self, body: dict[str, Any], said: dict[str, Any]) -> Roll:
         connection, key = self._connection, _key()
         await self._know_digest()
         answer = await connection.transport.post(f"{self._path}/draws", body, key=key)
-        asked = {"recipe": body["recipe"], "purpose": body["purpose"]}
+        asked = {"recipe": body["recipe"], "purpose": body["purpose"], **said}
+        asked["contributions"] = _sorted_contributions(body["contributions"])
         event = await self._receipt(answer["receipts"][0], entries.Call, **asked)
         call = cast(entries.Call, event.entry)
         in_time = connection.clock() < connection.chain(self.seal.chain).time(call.round)
@@ -322,6 +328,19 @@ class Session:
 
     async def _receipt(self, document: Mapping[str, Any], kind: type[entries.SessionEntry], **says: Any) -> Event:
         return await self._connection.receipt(document, kind, session=self._leaf, **says)
+
+
+def _sorted_contributions(items: Sequence[Mapping[str, str]]) -> tuple[entries.CallContribution, ...]:
+    """As the call's entry has them (2.8)."""
+    parsed = [
+        entries.CallContribution(
+            item["participant"],
+            bytes.fromhex(item["entropy"]),
+            bytes.fromhex(item["signature"]) if "signature" in item else None,
+        )
+        for item in items
+    ]
+    return tuple(sorted(parsed, key=lambda item: item.participant.encode("utf-8")))
 
 
 def pseudonym(secret: bytes, user_id: str) -> str:

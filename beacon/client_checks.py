@@ -16,10 +16,12 @@ from verifier.drand import VerifiedRound
 from verifier.draws import Deal, Deck, draw
 from verifier.encoding import Json
 from verifier.errors import VerifierError
-from verifier.merkle import verify_inclusion
-from verifier.note import VerifierKey, open_note
+from verifier.evidence import LogClaim
+from verifier.note import VerifierKey
 from verifier.seeds import Stream, binding, opens, session_digest
-from verifier.transcript import Event, document_bytes, parse_transcript
+from verifier.session import collect
+from verifier.transcript import Event, Transcript, document_bytes, parse_transcript
+from verifier.verdict import State
 
 SIZES_KEPT: Final = 1_024
 
@@ -39,27 +41,37 @@ class Receipts:
         self.log_key: Final = log_key
         self._roots: Final[OrderedDict[int, bytes]] = OrderedDict()
 
+    def document(self, data: bytes) -> Transcript:
+        """A receipt or transcript whose every entry is in the pinned log. Blocks, a long transcript for long.
+
+        Raises Dishonest.
+        """
+        try:
+            transcript = parse_transcript(data)
+            claim = LogClaim(transcript, collect(transcript), self.log_key, None).claim()
+        except VerifierError as error:
+            raise Dishonest(f"the document proves nothing: {error.message}") from error
+        if claim.state is not State.PROVEN:
+            raise Dishonest(f"the document proves nothing: {claim.text}")
+        checkpoint = transcript.signed.checkpoint
+        if self._roots.setdefault(checkpoint.size, checkpoint.root) != checkpoint.root:
+            raise Dishonest(f"the log has shown two trees of {checkpoint.size} entries")
+        while len(self._roots) > SIZES_KEPT:
+            self._roots.popitem(last=False)
+        return transcript
+
     def check(self, document: Mapping[str, Json], kind: type[entries.Entry], **says: Any) -> Event:
         """The one event of a receipt. kind, says: what its entry must be, and what its fields must say.
 
         Raises Dishonest.
         """
         try:
-            receipt = parse_transcript(document_bytes(document))
-            checkpoint = receipt.signed.checkpoint
-            signers = {verified.key for verified in open_note(receipt.signed.note, [self.log_key]).verified}
-            if len(receipt.events) != 1:
-                raise Dishonest("a receipt has one event", document)
-            if self.log_key not in signers or {receipt.origin, checkpoint.origin} != {self.log_key.name}:
-                raise Dishonest("the receipt's checkpoint is not signed by the pinned log", document)
-            event = receipt.events[0]
-            verify_inclusion(event.leaf, event.index, checkpoint.size, event.proof, checkpoint.root)
-        except VerifierError as error:
-            raise Dishonest(f"the receipt proves nothing: {error.message}", document) from error
-        if self._roots.setdefault(checkpoint.size, checkpoint.root) != checkpoint.root:
-            raise Dishonest(f"the log has shown two trees of {checkpoint.size} entries", document)
-        while len(self._roots) > SIZES_KEPT:
-            self._roots.popitem(last=False)
+            events = self.document(document_bytes(document)).events
+        except Dishonest as error:
+            raise Dishonest(str(error), document) from error
+        if len(events) != 1:
+            raise Dishonest("a receipt has one event", document)
+        (event,) = events
         if not isinstance(event.entry, kind):
             raise Dishonest(f"the receipt is of a {event.entry.type}", document)
         for name, value in says.items():

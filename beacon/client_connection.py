@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from beacon.client_checks import Dishonest, Receipts
 from beacon.client_http import Transport
 from verifier import entries
-from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
-from verifier.errors import VerifierError
+from verifier.bls.verify import best_backend
+from verifier.drand import ChainInfo, Round, VerifiedRound, verify_rounds
 from verifier.transcript import Event, document_bytes
 
 
@@ -53,15 +53,21 @@ class Connection:
         return event
 
     async def round(self, chain_hash: bytes, number: int) -> VerifiedRound:
-        """A round, verified under the pinned chain in a thread, since pairings take long."""
-        chain = self.chain(chain_hash)
+        """A round, asked of the service and verified under the pinned chain."""
         said = await self.transport.get(f"/v1/chains/{chain_hash.hex()}/rounds/{number}")
         previous = said.get("previous_signature")
         stated = Round(number, bytes.fromhex(said["signature"]), None if previous is None else bytes.fromhex(previous))
-        try:
-            return await asyncio.to_thread(verify_round, chain, stated)
-        except VerifierError as error:
-            raise Dishonest(f"round {number} does not verify: {error.message}", said) from error
+        return (await self.verified(chain_hash, [stated]))[0]
+
+    async def verified(self, chain_hash: bytes, stated: Sequence[Round]) -> list[VerifiedRound]:
+        """Rounds, verified together under the pinned chain on the best backend, in a thread. Raises Dishonest."""
+        found = []
+        checked = await asyncio.to_thread(verify_rounds, self.chain(chain_hash), stated, best_backend())
+        for one, outcome in zip(stated, checked, strict=True):
+            if not isinstance(outcome, VerifiedRound):
+                raise Dishonest(f"round {one.round} does not verify: {outcome.message}") from outcome
+            found.append(outcome)
+        return found
 
 
 def _write(path: Path, data: bytes) -> None:

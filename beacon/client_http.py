@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -18,6 +19,7 @@ LONGEST_DELAY: Final = 20.0
 MAX_RETRY_AFTER: Final = 120.0
 SILENCE: Final = 40.0
 """Seconds without a heartbeat after which a stream is taken for broken."""
+IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 NO_CONTENT: Final = 204
 MULTIPLE_CHOICES: Final = 300
 
@@ -38,6 +40,26 @@ class BeaconError(Exception):
 
 class Unreachable(Exception):  # noqa: N818 - it says of the service what it is
     """No answer came, however often it was asked. What was asked for may have been done."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What is sent, once or again. wait: seconds that the service is asked to hold the answer."""
+
+    method: str
+    path: str
+    body: bytes | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict)
+    wait: float = 0
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def safe(self) -> bool:
+        """Whether it can be sent again without doing a thing twice."""
+        return self.method == "GET" or IDEMPOTENCY_KEY in self.headers
 
 
 class Transport:
@@ -63,21 +85,22 @@ class Transport:
 
     async def get(self, path: str, query: Mapping[str, str] | None = None, *, wait: float = 0) -> dict[str, Any]:
         """Read a document. wait: seconds that the service is asked to hold the answer."""
-        return await self._ask("GET", path, None, {}, wait, query or {})
+        return (await self._send(_Request("GET", path, query=query or {}, wait=wait)))[0]
 
     async def text(self, path: str) -> bytes:
         """Read the exact bytes of a document."""
-        _, body = await self._send("GET", path, None, {}, 0, {})
-        return body
+        return (await self._send(_Request("GET", path)))[1]
 
     async def post(
         self, path: str, body: Mapping[str, Any], *, key: str | None = None, token: str | None = None, wait: float = 0
     ) -> dict[str, Any]:
         """Write. key: the Idempotency-Key, the same for every attempt; token: in the place of the host's."""
-        headers = {} if key is None else {"Idempotency-Key": key}
+        headers = {"Content-Type": "application/json"}
+        if key is not None:
+            headers[IDEMPOTENCY_KEY] = key
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        return await self._ask("POST", path, encode_json(dict(body)), headers, wait, {})
+        return (await self._send(_Request("POST", path, encode_json(dict(body)), headers, wait=wait)))[0]
 
     async def events(self, path: str, after: int) -> AsyncIterator[tuple[str, dict[str, Any]]]:
         """A stream of Server-Sent Events from above log index `after` to its end: (type, data).
@@ -128,65 +151,38 @@ class Transport:
             raise RuntimeError("use `async with Beacon(...) as beacon:`")
         return self._http
 
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        wait: float,
-        query: Mapping[str, str],
-    ) -> dict[str, Any]:
-        document, _ = await self._send(method, path, body, headers, wait, query)
-        return document
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        wait: float,
-        query: Mapping[str, str],
-    ) -> tuple[dict[str, Any], bytes]:
-        safe = method == "GET" or "Idempotency-Key" in headers
+    async def _send(self, request: _Request) -> tuple[dict[str, Any], bytes]:
         last: Exception = Unreachable("the service was not asked")
         for attempt in range(self._attempts):
             if attempt:
                 await asyncio.sleep(_delay(attempt, last))
             try:
-                return await self._once(method, path, body, headers, wait, query)
+                return await self._once(request)
             except BeaconError as error:
-                if not error.retryable or (method == "POST" and "Idempotency-Key" not in headers):
+                if not (error.retryable and request.safe):
                     raise
                 last = error
             except (ClientError, TimeoutError, OSError) as error:
-                if not safe:
-                    raise Unreachable(f"{method} {path}: no answer") from error
+                if not request.safe:
+                    raise Unreachable(f"{request}: no answer") from error
                 last = error
         if isinstance(last, BeaconError):
             raise last
-        raise Unreachable(f"{method} {path}: no answer in {self._attempts} attempts") from last
+        raise Unreachable(f"{request}: no answer in {self._attempts} attempts") from last
 
-    async def _once(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        wait: float,
-        query: Mapping[str, str],
-    ) -> tuple[dict[str, Any], bytes]:
+    async def _once(self, request: _Request) -> tuple[dict[str, Any], bytes]:
         http = self._open()
-        sent = dict(headers)
+        headers = dict(request.headers)
         if self._token is not None:
-            sent.setdefault("Authorization", f"Bearer {self._token}")
-        if body is not None:
-            sent["Content-Type"] = "application/json"
-        params = dict(query) | ({"wait": str(int(wait))} if wait else {})
-        timeout = ClientTimeout(total=self._seconds + wait)
+            headers.setdefault("Authorization", f"Bearer {self._token}")
         async with http.request(
-            method, self._url + path, data=body, headers=sent, params=params, timeout=timeout, allow_redirects=False
+            request.method,
+            self._url + request.path,
+            data=request.body,
+            headers=headers,
+            params={**request.query, "wait": str(int(request.wait))} if request.wait else request.query,
+            timeout=ClientTimeout(total=self._seconds + request.wait),
+            allow_redirects=False,
         ) as response:
             if response.status >= MULTIPLE_CHOICES:
                 raise BeaconError(response.status, await _problem(response))

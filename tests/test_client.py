@@ -9,12 +9,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from beacon import client_http
+from beacon import client_connection, client_http
 from beacon.client import Beacon, BeaconError, Dishonest, Roll, Unreachable, make_chain, pseudonym, sign_contribution
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, ORIGIN, RECIPES, service
 from tests.test_live import reach
 from tests.web_support import headers, web_of
+from verifier.bls.verify import best_backend
 from verifier.encoding import encode_json
 from verifier.note import SigningKey
 
@@ -252,10 +253,74 @@ async def test_the_receipt_of_something_else(tmp_path, monkeypatch):
             await session.roll("turn", purpose="y")
 
 
+class Rewriting(Between):
+    """Changes what the SDK asks for on its way to the service, which then does that."""
+
+    def __init__(self, client):
+        super().__init__(client)
+        self.rewrite = None
+
+    async def handle(self, request):
+        if self.rewrite is not None and request.method == "POST":
+            request._read_bytes = encode_json(self.rewrite(await request.json()))
+        return await super().handle(request)
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("contributions", {"contributions": []}),
+        ("contributions", {"contributions": [{"participant": "white", "entropy": "03"}]}),
+        ("purpose", {"purpose": "else"}),
+        ("recipe", {"recipe": "deck"}),
+    ],
+)
+async def test_a_call_that_is_not_the_one_that_was_asked_for(tmp_path, monkeypatch, field, change):
+    async with world(tmp_path, monkeypatch, between=Rewriting) as (_, between, beacon):
+        session = await beacon.seal(recipes=TURN, profile="live", participants=[{"id": "white"}], close_at=None)
+        between.rewrite = lambda body: body | change
+        with pytest.raises(Dishonest, match=field):
+            await session.roll("turn", contributions=[{"participant": "white", "entropy": "02"}])
+
+
+async def test_a_session_is_taken_up_from_a_transcript_that_holds(tmp_path, monkeypatch):
+    async with world(tmp_path, monkeypatch) as (made, between, beacon):
+        session = await beacon.seal(recipes=TURN, profile="live", participants=[{"id": "white"}])
+        await session.contribute("white", b"\x01")
+        await rolled(made, session)
+        await beacon.session(session.id)
+
+        def lie(change):
+            def alter(document):
+                if len(document.get("events", ())) > 1:
+                    change(document["events"])
+                return document
+
+            return alter
+
+        def another_entry(events):
+            events[1]["entry"] = events[1]["entry"].replace('"white"', '"black"')
+
+        lies = [another_entry, lambda events: events.pop(1), lambda events: events[-1].update(proof=[])]
+        for change in lies:
+            between.alter = lie(change)
+            with pytest.raises(Dishonest):
+                await beacon.session(session.id)
+
+
+async def test_rounds_are_verified_on_the_best_backend(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(client_connection, "best_backend", lambda: asked.append(1) or best_backend())
+    async with world(tmp_path, monkeypatch) as (made, _, beacon):
+        session = await beacon.seal(recipes=TURN, profile="live", participants=[])
+        await rolled(made, session)
+        assert asked
+
+
 async def test_another_log_key(tmp_path, monkeypatch):
     other = SigningKey(b"\x01" * 32, ORIGIN).vkey
     async with world(tmp_path, monkeypatch, log_key=str(other)) as (_, __, beacon):
-        with pytest.raises(Dishonest, match="no signature of a known key"):
+        with pytest.raises(Dishonest, match="another log key"):
             await beacon.seal(recipes=TURN, participants=[])
 
 

@@ -118,6 +118,14 @@ async def test_contributions_of_the_session_and_of_a_call(running):
     assert verdict["contributions"].state == "PROVEN"
 
 
+async def test_participants_may_contribute_to_calls_alone(running):
+    session = (await running.seal(**LIVE | {"participants": [{"id": "white"}], "close_at": None})).session
+    called = await running.draw(session, contributions=[{"participant": "white", "entropy": "02"}])
+    await reach(running, called.call.round)
+    await running.sessions.reveal(ALICE, session)
+    assert (await running.verdict(session)).exit == 0
+
+
 async def test_several_calls_wait_at_once_and_are_drawn_in_order(running):
     session = (await running.seal(**LIVE)).session
     first, second = await running.draw(session), await running.draw(session, "opening")

@@ -119,7 +119,8 @@ def _default_close(chain: ChainInfo, due: int, time: int) -> int:
 def _minimum(request: SealRequest) -> int:
     if request.min_contributions is not None:
         return request.min_contributions
-    return 0 if request.open else len(request.participants)
+    takes_none = request.close_at_given and request.close_at is None
+    return 0 if request.open or takes_none else len(request.participants)
 
 
 def _round(terms: SealTerms, newest: VerifiedRound, defaults: SessionSettings, time: int) -> int:
