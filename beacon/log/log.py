@@ -63,8 +63,8 @@ class Log:
         """Check what is there and take over, or begin a new log with its first leaf. Blocks.
 
         The origin is the signer's name. mark: the file of the high-water mark; None keeps none, and then an older copy
-        is opened like any log. keep: makes durable elsewhere, blocking, what
-        `append` is told to. connector, step: for tests of faults, as in Writer.
+        is opened like any log. keep: makes durable elsewhere, blocking, what `append` is told must be so first.
+        connector, step: for tests of faults, as in Writer.
         Raises AlreadyOpen, SchemaRefused, CannotOpen, LogDamaged, LogBehind, WriteFailed, OutcomeUnknown, OSError.
         """
         log = cls(path, str(signer.vkey))

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from beacon.rounds.memory import forget_oldest
+from beacon.memory import forget_oldest
 from beacon.rounds.refusals import Refusal
 from beacon.rounds.verify import Checked, check_many, outcome_of
 from verifier.drand import ChainInfo, Round, VerifiedRound

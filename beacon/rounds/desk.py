@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from beacon.clock import Clock
+from beacon.memory import forget_oldest
 from beacon.rounds.batching import REMEMBERED, BatchVerifier
 from beacon.rounds.collect import Collected, Collector, Progress
 from beacon.rounds.fetcher import Fetcher, Policy
 from beacon.rounds.lines import LineRefused
-from beacon.rounds.memory import forget_oldest
 from beacon.rounds.refusals import Refusal
 from beacon.rounds.relays import Relay, open_session
 from beacon.rounds.rounds import Followed

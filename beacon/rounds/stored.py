@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from beacon.rounds.memory import forget_oldest
+from beacon.memory import forget_oldest
 from beacon.rounds.refusals import Refusal
 from beacon.rounds.store_protocol import Put, RoundStore
 from beacon.rounds.verify import RoundVerifier

@@ -15,12 +15,11 @@ from sqlite_utils import Database
 
 from beacon.log import reads, wire
 from beacon.sessions.state import LoggedRound, RoundKey, SessionState, anchored, fold, grown, sealed
-from beacon.store.errors import LogDamaged
+from beacon.sessions.trail import own_entries, round_index
 from beacon.store.rows import insert_rows
 from verifier import entries
 from verifier.encoding import Json
 from verifier.entries import parse_entry
-from verifier.merkle import leaf_hash
 
 _SESSIONS: Final = """sessions (session, seal_index, host, host_seq, label, chain, time, profile, custody, sandbox,
     replaces)"""
@@ -224,24 +223,15 @@ def load(db: Database, session: bytes, end: int | None = None) -> SessionState |
 
 def session_events(db: Database, session: bytes) -> Iterator[tuple[int, bytes]]:
     """(index, bytes) of a session's entries and of the `round` entries that it uses, in log order."""
-    stored = db.conn.execute(
-        """SELECT i, entry, substr(nodes, 1, 32) FROM session_entries JOIN entries USING (i) LEFT JOIN hashes USING (i)
-        WHERE session = ? ORDER BY i""",
-        (session,),
-    ).fetchall()
-    for index, data, leaf in stored:
-        if leaf_hash(data) != leaf:
-            raise LogDamaged(f"entry {index} is not the one that was logged")
-    rows = [(index, data) for index, data, _ in stored]
+    rows = list(own_entries(db, session, -1))
     if not rows:
         return iter(())
     seal = parse_entry(rows[0][1])
     assert isinstance(seal, entries.Seal)
     for number in sorted(_rounds_used(seal, rows)):
-        query = "SELECT i FROM round_entries WHERE chain = ? AND round = ?"
-        found = db.conn.execute(query, (seal.chain, number)).fetchone()
+        found = round_index(db, seal.chain, number)
         if found is not None:
-            rows.append((found[0], reads.entry(db, found[0])))
+            rows.append((found, reads.entry(db, found)))
     return iter(sorted(rows))
 
 

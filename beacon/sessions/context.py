@@ -15,6 +15,7 @@ from beacon.errors import ApiError
 from beacon.log import reads, wire
 from beacon.log.log import Log
 from beacon.log.sequencer import Appended
+from beacon.memory import forget_oldest
 from beacon.metrics import SIZES, Histogram
 from beacon.rounds.rounds import Rounds
 from beacon.sessions import rules
@@ -65,14 +66,21 @@ class Ahead:
         self.seals: Final[Counter[str]] = Counter()
         self.chains: Final[set[bytes]] = set()
         self.commitments: Final[set[bytes]] = set()
-        self.states: Final[dict[bytes, SessionState]] = {}
+        self._states: Final[dict[bytes, SessionState]] = {}
+        self._decided: Final[dict[bytes, list[entries.SessionEntry]]] = {}
 
-    def put(self, state: SessionState, *decided: entries.SessionEntry) -> list[bytes]:
-        """The bytes of a session's entries that this step decides; later steps see the session after them."""
+    def put(self, *decided: entries.SessionEntry) -> list[bytes]:
+        """The bytes of the sessions' entries that this step decides; later steps see the sessions after them."""
         for entry in decided:
-            state = fold(state, state.last_index, entry)
-        self.states[state.session] = state
+            self._decided.setdefault(entry.session, []).append(entry)
         return [wire.encode(entry) for entry in decided]
+
+    def after(self, state: SessionState) -> SessionState:
+        """A session after what was decided of it. state: as the book has it."""
+        state = self._states.get(state.session, state)
+        for entry in self._decided.pop(state.session, ()):
+            state = self._states[state.session] = fold(state, state.last_index, entry)
+        return state
 
 
 Step = Callable[[int, Ahead], list[bytes]]
@@ -109,10 +117,7 @@ class Context:
         drawers: Drawers,
         chains: Mapping[str, ChainInfo],
     ) -> None:
-        """chains: the followed ones by name.
-
-        settled: how many draws of live sessions the service made at a time.
-        """
+        """chains: the followed ones by name."""
         self.book: Final = book
         self.log: Final = log
         self.rounds: Final = rounds
@@ -124,6 +129,7 @@ class Context:
         self.chains: Final = dict(chains)
         self._by_hash: Final = {chain.hash: chain for chain in chains.values()}
         self.settled: Final = Histogram(SIZES)
+        """How many draws of live sessions the service made at a time."""
         self._ended: Final[dict[bytes, SessionState]] = {}
 
     def chain_of(self, state: SessionState) -> ChainInfo:
@@ -145,7 +151,7 @@ class Context:
 
     def staged(self, session: bytes, ahead: Ahead) -> SessionState:
         """On the writer's thread: the session as everything before has left it. Raises ApiError once it has ended."""
-        return rules.open_session(ahead.states.get(session) or self.book.staged(session))
+        return rules.open_session(ahead.after(rules.open_session(self.book.staged(session))))
 
     async def find(self, session: bytes) -> SessionState:
         """Any session. Raises ApiError(session-unknown)."""
@@ -155,9 +161,8 @@ class Context:
             if state is None:
                 raise ApiError("session-unknown", f"no session {session.hex()}")
             if state.end is not None:
-                while len(self._ended) >= ENDED_KEPT:
-                    del self._ended[next(iter(self._ended))]
                 self._ended[session] = state
+                forget_oldest(self._ended, ENDED_KEPT)
         return state
 
     async def own(self, host: Host, session: bytes) -> SessionState:

@@ -241,4 +241,4 @@ class Keeper:
 
 def _reveal_live(state: SessionState, chain: ChainInfo, time: int) -> list[SessionEntry]:
     """6.7: a live session with every call drawn is revealed by the service; its last link is public already."""
-    return [commands.reveal(state, chain, "service", state.link if state.calls else None, time)]
+    return [commands.reveal(state, chain, "service", state.last_link, time)]

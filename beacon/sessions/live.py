@@ -40,7 +40,7 @@ class Live:
 
         def step(time: int, ahead: Ahead) -> list[bytes]:
             staged, newest = context.staged(session, ahead), context.known_time(chain, time)
-            return ahead.put(staged, calls.call(staged, asked, chain, newest, time))
+            return ahead.put(calls.call(staged, asked, chain, newest, time))
 
         return step
 
@@ -58,8 +58,6 @@ class Live:
         def step(time: int, ahead: Ahead) -> list[bytes]:
             context.no_doubt(chain)
             staged = context.staged(state.session, ahead)
-            return ahead.put(
-                staged, calls.draw(staged, calls.host_link(staged, k, link, chain, time), link, made, time)
-            )
+            return ahead.put(calls.draw(staged, calls.host_link(staged, k, link, chain, time), link, made, time))
 
         return (await context.write(step, key=key))[0]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from beacon.errors import ApiError
 from beacon.log import wire
+from beacon.memory import forget_oldest
 from beacon.sessions import commands, draws, ledger, rules
 from beacon.sessions.book import session_events
 from beacon.sessions.context import Ahead, Context, Host, Key, Step, of_item
@@ -15,7 +16,7 @@ from beacon.sessions.drawing import LIGHT
 from beacon.sessions.joining import Joining
 from beacon.sessions.live import Live
 from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest, Written
-from beacon.sessions.settling import append_planned
+from beacon.sessions.settling import draw_plan
 from beacon.sessions.state import SessionState
 from beacon.settings import SessionSettings
 from beacon.store.private import KeptSeed
@@ -121,7 +122,7 @@ class Sessions:
 
         def step(time: int, ahead: Ahead) -> list[bytes]:
             now, newest = context.staged(session, ahead), context.known_time(chain, time)
-            return ahead.put(now, *commands.contribute(now, entries.Contribution(time, *said), chain, newest))
+            return ahead.put(*commands.contribute(now, entries.Contribution(time, *said), chain, newest))
 
         return (await context.write(step, key=key))[0]
 
@@ -200,7 +201,7 @@ class Sessions:
             if ready is not None and now != asked:
                 return []
             made = tuple(ready if ready is not None else now.outcomes(seed))
-            return ahead.put(staged, entries.Draw(time, state.session, now.name, now.first, request.purpose, made))
+            return ahead.put(entries.Draw(time, state.session, now.name, now.first, request.purpose, made))
 
         return step
 
@@ -216,7 +217,7 @@ class Sessions:
             staged = context.staged(state.session, ahead)
             entry = draws.claimed(staged, request.recipe, outcomes, request.purpose, chain, time)
             _check_number(request, entry.n)
-            return ahead.put(staged, entry)
+            return ahead.put(entry)
 
         return step
 
@@ -234,21 +235,15 @@ class Sessions:
         if state.live:
             _no_seed(seed, "a live session's links are public already")
             return await self._end(
-                state, lambda now, time: commands.reveal(now, chain, "service", _last(now), time), key
+                state, lambda now, time: commands.reveal(now, chain, "service", now.last_link, time), key
             )
         if not held:
             _no_seed(seed, "the service holds the seed, and reveals it")
             kept = await context.custody.open(state.seal.commitment)
             return await self._end(state, lambda now, time: commands.reveal(now, chain, "service", kept, time), key)
         given = rules.hosts_seed(state, seed)
-        await self._draw_plan(state, given)
+        await draw_plan(context, state, given)
         return await self._end(state, lambda now, time: commands.reveal(now, chain, "host", given, time), key)
-
-    async def _draw_plan(self, state: SessionState, seed: bytes) -> None:
-        """The plan of a host's own seed is drawn just before its reveal (6.7)."""
-        while (asked := draws.planned(state)) is not None:
-            await append_planned(self._context, state, asked, seed)
-            state = rules.open_session(await self._context.find(state.session))
 
     async def void(self, host: Host, session: bytes, key: Key | None = None) -> Written:
         """Give a session up before its round exists, or its first call."""
@@ -278,9 +273,8 @@ class Sessions:
             shown = await self._context.transcripts.read(lambda db: ledger.ledger(db, host))
             if shown is None:
                 raise ApiError("host-unknown", "no session of such a host is in the log")
-            while len(self._ledgers) >= LEDGERS_KEPT:
-                del self._ledgers[next(iter(self._ledgers))]
             self._ledgers[host] = (loop.time(), shown)
+            forget_oldest(self._ledgers, LEDGERS_KEPT)
         return shown
 
     async def join_tokens(self, host: Host, session: bytes, participants: Sequence[str]) -> dict[str, str]:
@@ -316,8 +310,7 @@ class Sessions:
 
         def step(time: int, ahead: Ahead) -> list[bytes]:
             context.no_doubt(chain)
-            staged = context.staged(state.session, ahead)
-            return ahead.put(staged, decide(staged, time))
+            return ahead.put(decide(context.staged(state.session, ahead), time))
 
         return (await context.write(step, key=key))[0]
 
@@ -338,11 +331,6 @@ class Sessions:
         found = await log.read(lambda db: db.conn.execute(query, (request.replaces, host.name)).fetchone())
         if found is None:
             raise ApiError("seal-replaces-unknown", "`replaces` is no earlier session of this host")
-
-
-def _last(state: SessionState) -> bytes | None:
-    """s_K of a live session whose K calls are drawn; None when nothing was called."""
-    return state.link if state.calls else None
 
 
 def _no_seed(seed: bytes | None, why: str) -> None:

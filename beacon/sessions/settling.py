@@ -16,8 +16,8 @@ import structlog
 from beacon.errors import ApiError
 from beacon.log import wire
 from beacon.log.sequencer import Appended
-from beacon.sessions import calls, commands, draws
-from beacon.sessions.context import Ahead, Context
+from beacon.sessions import calls, commands, draws, rules
+from beacon.sessions.context import Context
 from beacon.sessions.drawing import LIGHT
 from beacon.sessions.state import Pending, SessionState
 from verifier import entries
@@ -94,27 +94,17 @@ async def _append(context: Context, made: Sequence[Made]) -> list[Appended]:
     return await context.log.append(build)
 
 
-async def append_planned(context: Context, state: SessionState, drawing: draws.Drawing, seed: bytes) -> None:
-    """Make the next draws of a plan, and append them if they still are the next."""
-    made = await outcomes(context, drawing, seed)
-    chain = context.chain_of(state)
-
-    def build(time: int) -> list[bytes]:
-        context.no_doubt(chain)
-        if draws.planned(context.staged(state.session, Ahead())) != drawing:
-            return []
-        draw = entries.Draw(time, state.session, drawing.name, drawing.first, "", tuple(made))
-        return [wire.encode(draw)]
-
-    await context.log.append(build)
+async def draw_plan(context: Context, state: SessionState, seed: bytes) -> None:
+    """Draw what is left of a match's plan under its seed (32 bytes). A session that has ended meanwhile is left."""
+    current: SessionState | None = state
+    while current is not None and (drawing := draws.planned(current)) is not None:
+        await _append_planned(context, current, drawing, seed)
+        current = context.book.get(state.session)
 
 
 async def finish_plan(context: Context, state: SessionState, seed: bytes) -> None:
     """Draw what is left of an anchored match's plan, and reveal its seed (32 bytes; custody `beacon`)."""
-    current: SessionState | None = state
-    while current is not None and (drawing := draws.planned(current)) is not None:
-        await append_planned(context, current, drawing, seed)
-        current = context.book.get(state.session)
+    await draw_plan(context, state, seed)
     chain = context.chain_of(state)
 
     def build(time: int) -> list[bytes]:
@@ -123,5 +113,19 @@ async def finish_plan(context: Context, state: SessionState, seed: bytes) -> Non
             return []
         context.no_doubt(chain)
         return [wire.encode(commands.reveal(staged, chain, "service", seed, time))]
+
+    await context.log.append(build)
+
+
+async def _append_planned(context: Context, state: SessionState, drawing: draws.Drawing, seed: bytes) -> None:
+    """Make the next draws of a plan, and append them if they still are the next."""
+    made = await outcomes(context, drawing, seed)
+    chain = context.chain_of(state)
+
+    def build(time: int) -> list[bytes]:
+        context.no_doubt(chain)
+        if draws.planned(rules.open_session(context.book.staged(state.session))) != drawing:
+            return []
+        return [wire.encode(entries.Draw(time, state.session, drawing.name, drawing.first, "", tuple(made)))]
 
     await context.log.append(build)

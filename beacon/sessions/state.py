@@ -26,6 +26,21 @@ RoundKey: TypeAlias = tuple[bytes, int]
 """(chain hash, round)."""
 
 
+def name_of(
+    end: entries.Reveal | entries.Void | None, *, called: bool, drawn: bool, closed: bool, anchored: bool
+) -> Name:
+    """What a session's state is called. called: whether a call waits; anchored: whether a match's round is in."""
+    if end is not None:
+        return "revealed" if isinstance(end, entries.Reveal) else "void"
+    if called:
+        return "called"
+    if drawn:
+        return "drawing"
+    if not closed:
+        return "sealed"
+    return "anchored" if anchored else "closed"
+
+
 @dataclass(frozen=True, slots=True)
 class LoggedRound:
     """A `round` entry: its log index, its time in ms, and the round's signature."""
@@ -75,19 +90,22 @@ class SessionState:
     @property
     def name(self) -> Name:
         """Where the session stands."""
-        if self.end is not None:
-            return "revealed" if isinstance(self.end, entries.Reveal) else "void"
-        if self.pending:
-            return "called"
-        if self.drawn:
-            return "drawing"
-        if self.takes_contributions:
-            return "sealed"
-        return "closed" if self.round is None else "anchored"
+        return name_of(
+            self.end,
+            called=bool(self.pending),
+            drawn=bool(self.drawn),
+            closed=not self.takes_contributions,
+            anchored=self.round is not None,
+        )
 
     @property
     def live(self) -> bool:
         return self.seal.profile == "live"
+
+    @property
+    def last_link(self) -> bytes | None:
+        """s_K of a live session whose K calls are drawn, 32 bytes; None when nothing was called."""
+        return self.link if self.calls else None
 
     @property
     def takes_contributions(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Final
 from sqlite_utils import Database
 
 from beacon.log import reads
-from beacon.sessions.state import Name
+from beacon.sessions.state import Name, name_of
 from beacon.store.errors import LogDamaged
 from verifier import entries
 from verifier.entries import parse_entry
@@ -52,15 +52,9 @@ class Standing:
     @property
     def name(self) -> Name:
         """As `SessionState.name`."""
-        if self.end is not None:
-            return "revealed" if isinstance(self.end, entries.Reveal) else "void"
-        if self.pending:
-            return "called"
-        if self.drawn:
-            return "drawing"
-        if not self.closed:
-            return "sealed"
-        return "anchored" if self.round_in else "closed"
+        return name_of(
+            self.end, called=bool(self.pending), drawn=self.drawn, closed=self.closed, anchored=self.round_in
+        )
 
     @property
     def waits_for(self) -> set[int]:
@@ -148,10 +142,9 @@ class Trail:
             elif isinstance(entry, entries.Call):
                 numbers.add(entry.round)
         for number in numbers:
-            query = "SELECT i FROM round_entries WHERE chain = ? AND round = ?"
-            found = db.conn.execute(query, (chain, number)).fetchone()
-            if found is not None and found[0] > self._position:
-                yield found[0], reads.entry(db, found[0])
+            found = None if chain is None else round_index(db, chain, number)
+            if found is not None and found > self._position:
+                yield found, reads.entry(db, found)
 
 
 def sealed(seal: entries.Seal) -> Standing:
@@ -191,8 +184,15 @@ def standing(db: Database, session: bytes, index: int) -> Standing | None:
 
 
 def _round_in(db: Database, seal: entries.Seal, index: int) -> bool:
-    query = "SELECT 1 FROM round_entries WHERE chain = ? AND round = ? AND i <= ?"
-    return db.conn.execute(query, (seal.chain, seal.round, index)).fetchone() is not None
+    found = None if seal.round is None else round_index(db, seal.chain, seal.round)
+    return found is not None and found <= index
+
+
+def round_index(db: Database, chain: bytes, number: int) -> int | None:
+    """The log index of a round's entry; None while it is not logged. chain: its hash, 32 bytes."""
+    query = "SELECT i FROM round_entries WHERE chain = ? AND round = ?"
+    found = db.conn.execute(query, (chain, number)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def own_entries(db: Database, session: bytes, after: int) -> Iterator[tuple[int, bytes]]:

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from sqlite_utils import Database
 
 from beacon.clock import Clock
+from beacon.memory import forget_oldest
 from beacon.store.errors import SeedExists
 from beacon.store.reader import Reader
 from beacon.store.rows import insert_rows
@@ -70,10 +71,9 @@ class PrivateStore:
         row = await self._reader.run(lambda db: db.execute(query, [commitment]).fetchone())
         if row is None:
             return None
-        if len(self._seeds) >= REMEMBERED:
-            del self._seeds[next(iter(self._seeds))]
-        self._seeds[commitment] = KeptSeed(*row)
-        return self._seeds[commitment]
+        found = self._seeds[commitment] = KeptSeed(*row)
+        forget_oldest(self._seeds, REMEMBERED)
+        return found
 
     async def answer(self, key: bytes) -> KeptAnswer | None:
         """Give what is kept of a request (32 bytes), or None."""

@@ -11,9 +11,9 @@ from aiohttp import web
 
 from beacon.sessions.requests import BatchDrawRequest, BatchSealRequest
 from beacon.web.rates import count_more
-from beacon.web.requests import authenticate, idempotency_key, read_model
+from beacon.web.requests import authenticate, read_model
 from beacon.web.services import SERVICES
-from beacon.web.session_routes import drawn_json, json_response, written_json
+from beacon.web.session_routes import all_once, drawn_json, json_response, written_json
 
 routes: Final = web.RouteTableDef()
 
@@ -24,9 +24,8 @@ async def seals(request: web.Request) -> web.Response:
     host = authenticate(request, "seal")
     body = await read_model(request, BatchSealRequest)
     count_more(request, len(body.sessions) - 1)
-    services = request.app[SERVICES]
-    key = idempotency_key(request, host.name, body)
-    written = await services.answers.once(key, lambda used: services.sessions.seals(host, body.sessions, used))
+    sessions = request.app[SERVICES].sessions
+    written = await all_once(request, host.name, body, lambda key: sessions.seals(host, body.sessions, key))
     return json_response({"sessions": [written_json(item) for item in written]}, status=201)
 
 
@@ -36,8 +35,6 @@ async def draws(request: web.Request) -> web.Response:
     host = authenticate(request, "draw")
     body = await read_model(request, BatchDrawRequest)
     count_more(request, len(body.draws) - 1)
-    services = request.app[SERVICES]
-    asked = [(item.session, item) for item in body.draws]
-    key = idempotency_key(request, host.name, body)
-    written = await services.answers.once(key, lambda used: services.sessions.draws(host, asked, used))
+    sessions, asked = request.app[SERVICES].sessions, [(item.session, item) for item in body.draws]
+    written = await all_once(request, host.name, body, lambda key: sessions.draws(host, asked, key))
     return json_response({"draws": [drawn_json(item) for item in written]}, status=201)
