@@ -1,6 +1,10 @@
-"""A writer's connection that fails as it is told, and the steps at which a process can be killed."""
+"""A writer's connection that fails as it is told, the steps at which a process can be killed, and such a process."""
 
+import multiprocessing
 import sqlite3
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.log_child", "tests.seal_support"])
 
 STEPS = (
     "begun",
@@ -81,3 +85,24 @@ def given_up(start, code):
         return run()
 
     return fault
+
+
+def outlived(target, path, *, answers=None, **options):
+    """Let a child work; kill it after so many answers, where given. Gives what it was answered, and how it ended."""
+    ours, theirs = PROCESSES.Pipe(duplex=False)
+    child = PROCESSES.Process(target=target, args=(path, theirs), kwargs=options)
+    child.start()
+    theirs.close()
+    done, end = {}, None
+    try:
+        while True:
+            what, first, second = ours.recv()
+            if what == "done":
+                done[first] = second
+            elif what == "end":
+                end = first
+            if answers is not None and len(done) >= answers:
+                child.kill()
+    except EOFError:
+        child.join()
+    return done, end or -child.exitcode

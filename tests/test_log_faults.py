@@ -17,7 +17,6 @@
 | entries, hashes, checkpoints or key do not agree | LogDamaged | is not opened |
 """
 
-import multiprocessing
 import signal
 import sqlite3
 from contextlib import closing
@@ -33,7 +32,7 @@ from beacon.store.errors import (
     WriterStopped,
 )
 from tests import log_child
-from tests.fault_support import STEPS, Connector, given_up, io_error, landed, lost
+from tests.fault_support import PROCESSES, STEPS, Connector, given_up, io_error, landed, lost, outlived
 from tests.log_support import (
     Index,
     append,
@@ -43,9 +42,6 @@ from tests.log_support import (
     open_log,
     verify_whole,
 )
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.log_child"])
 
 
 @pytest.fixture
@@ -305,24 +301,8 @@ def test_a_file_that_may_grow_no_further(path):
 
 
 def child_writes(path, *, answers=None, **options):
-    """Let a child write; kill it after so many answers, where given. Gives what it was answered, and how it ended."""
-    ours, theirs = PROCESSES.Pipe(duplex=False)
-    child = PROCESSES.Process(target=log_child.write, args=(path, theirs), kwargs=options)
-    child.start()
-    theirs.close()
-    done, end = {}, None
-    try:
-        while True:
-            what, first, second = ours.recv()
-            if what == "done":
-                done[first] = second
-            elif what == "end":
-                end = first
-            if answers is not None and len(done) >= answers:
-                child.kill()
-    except EOFError:
-        child.join()
-    return done, end or -child.exitcode
+    """Let a child write. Gives what it was answered, and how it ended."""
+    return outlived(log_child.write, path, answers=answers, **options)
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -16,7 +16,6 @@ After each the whole log is verified, nothing acknowledged is missing, and every
 What private.db may hold in the end is a seed that no seal refers to; never the other way round.
 """
 
-import multiprocessing
 import shutil
 import signal
 import sqlite3
@@ -26,18 +25,15 @@ import pytest
 from beacon.errors import ApiError
 from beacon.store.errors import OutcomeUnknown, WriteFailed, WriterStopped
 from tests import seal_support
-from tests.fault_support import STEPS, Connector, given_up, landed, lost
+from tests.fault_support import STEPS, Connector, given_up, landed, lost, outlived
 from tests.seal_support import ROUND, both, seeds_in, whole
 from tests.session_support import ALICE
 from verifier.merkle import leaf_hash
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.seal_support"])
-
 DATABASES = ("private", "log")
 INSERT = {"private": "INSERT INTO seeds", "log": "INSERT INTO entries"}
 PRIVATE_STEPS = ("begun", "jobs-done", "before-commit", "committed", "delivered")
-KILLS = [("private", step) for step in PRIVATE_STEPS] + [("log", step) for step in STEPS]
+KILLS = [("private", step) for step in PRIVATE_STEPS] + [("log", step) for step in (*STEPS, "kept")]
 
 
 def armed(folder, database, fault):
@@ -122,22 +118,8 @@ async def test_a_database_that_may_grow_no_further(tmp_path, database):
 
 
 def child_seals(folder, **options):
-    """Let a child seal. Gives what it was answered, and how it ended: its error, or the signal."""
-    ours, theirs = PROCESSES.Pipe(duplex=False)
-    child = PROCESSES.Process(target=seal_support.seal_until_it_dies, args=(folder, theirs), kwargs=options)
-    child.start()
-    theirs.close()
-    done, end = {}, None
-    try:
-        while True:
-            what, first, second = ours.recv()
-            if what == "done":
-                done[first] = second
-            else:
-                end = first
-    except EOFError:
-        child.join()
-    return done, end or -child.exitcode
+    """Let a child seal. Gives what it was answered, and how it ended."""
+    return outlived(seal_support.seal_until_it_dies, folder, **options)
 
 
 async def test_a_file_that_may_grow_no_further(tmp_path):

@@ -88,7 +88,7 @@ def host_link(state: SessionState, k: int, link: bytes, chain: ChainInfo, time: 
         raise ApiError("call-number", f"{due} waiting for its draw", extra={"next_draw": state.calls + 1})
     pending = state.pending[0]
     if pending.round is None:
-        raise rules.not_in_yet("draw-before-round", pending.call.round, chain, time)
+        raise ApiError("draw-before-round", **rules.not_in_yet(pending.call.round, chain, time))
     if not opens(link, 1, state.link):
         raise ApiError("seed-wrong", f"the hash of this link is not link {k - 1} of the sealed chain")
     return pending

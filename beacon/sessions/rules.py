@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from beacon.clock import Clock
 from beacon.errors import ApiError
@@ -200,14 +200,14 @@ def needs_round(state: SessionState, chain: ChainInfo, time: int, code: str) -> 
             text = "the contributions were not closed before the round; the session ends void"
             raise ApiError("not-closed", text)
         return
-    raise not_in_yet(code, state.seal.round, chain, time)
+    raise ApiError(code, **not_in_yet(state.seal.round, chain, time))
 
 
-def not_in_yet(code: str, number: int, chain: ChainInfo, time: int) -> ApiError:
-    """The refusal of what has to come after a round that is not in the log: which, and when it falls due."""
+def not_in_yet(number: int, chain: ChainInfo, time: int) -> dict[str, Any]:
+    """What ApiError says of something that has to come after a round that is not in the log: which one, and when."""
     due = chain.time(number)
     extra = {"round": number, "round_time": due}
-    return ApiError(code, f"round {number} is not in the log yet", extra=extra, retry_after=seconds(due - time))
+    return {"detail": f"round {number} is not in the log yet", "extra": extra, "retry_after": seconds(due - time)}
 
 
 def call(entry: entries.Call, state: SessionState, chain: ChainInfo, newest: VerifiedRound) -> None:
