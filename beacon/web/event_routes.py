@@ -16,6 +16,7 @@ from beacon.sessions.changes import Watch
 from beacon.sessions.trail import Event, Trail
 from beacon.store.errors import StoreError
 from beacon.web import waits
+from beacon.web.openapi import AFTER, DECIMAL, WAITING, Answer, Parameter, describe
 from beacon.web.requests import session_id
 from beacon.web.services import SERVICES
 from verifier.encoding import encode_json
@@ -31,6 +32,19 @@ _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
 
 @routes.get("/v1/sessions/{session}/events", allow_head=False)
+@describe(
+    "Sessions",
+    parameters=[AFTER, Parameter(LAST_EVENT_ID, "header", DECIMAL, "A log index, as `after`; it comes before that.")],
+    answers={
+        200: Answer(
+            "A stream of events: `id` the log index, `event` the entry's type or at last `end`, and `data` an object.",
+            media="text/event-stream",
+            schema={"type": "string"},
+        ),
+        204: Answer("The session had ended before: nothing more will come."),
+    },
+    errors=(*WAITING, "session-unknown"),
+)
 async def events(request: web.Request) -> web.StreamResponse:
     """Server-Sent Events: each entry of the session and each round that it uses; resumes after `Last-Event-ID`."""
     session, waiting = session_id(request), request.app[SERVICES].waiting

@@ -20,11 +20,10 @@ from beacon.web.services import GRANT, REQUEST_ID
 SECURITY_HEADERS: Final = {
     "Server": "fair-beacon",
     "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
-
+LOADS_NOTHING: Final = "default-src 'none'; frame-ancestors 'none'"
 
 UNLIMITED: Final = frozenset({"/healthz", "/readyz"})
 
@@ -65,9 +64,13 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Put the request's id, its limit and the security headers on a response; forbid caching unless it is allowed."""
+    """Put the request's id, its limit and the security headers on a response; forbid caching unless it is allowed.
+
+    A page says by itself what it may load, in a policy of its own.
+    """
     for name, value in SECURITY_HEADERS.items():
         response.headers[name] = value
+    response.headers.setdefault("Content-Security-Policy", LOADS_NOTHING)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.update(limit_headers(request))
     if REQUEST_ID in request:

@@ -13,7 +13,9 @@ from pydantic import Field
 from beacon.sessions.requests import Request
 from beacon.store.webhooks import Delivery, Endpoint
 from beacon.web import waits
+from beacon.web.openapi import DECIMAL, WRITE, Answer, Parameter, describe
 from beacon.web.requests import authenticate, read_model
+from beacon.web.schemas import Deliveries, Webhook, Webhooks, WebhookWithSecret
 from beacon.web.services import SERVICES
 from beacon.web.session_routes import json_response
 from beacon.webhooks.addresses import MAX_URL
@@ -51,6 +53,13 @@ routes: Final = web.RouteTableDef()
 
 
 @routes.post("/v1/webhooks")
+@describe(
+    "Webhooks",
+    access="seal",
+    body=WebhookRequest,
+    answers={201: Answer("It is there.", WebhookWithSecret, headers=("Location",))},
+    errors=(*WRITE, "too-many-webhooks", "webhook-exists", "webhook-url-invalid"),
+)
 async def add(request: web.Request) -> web.Response:
     """Have each new entry of the host's sessions sent to a URL; the answer shows the `secret`, once."""
     host = authenticate(request, "seal")
@@ -61,6 +70,7 @@ async def add(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/webhooks")
+@describe("Webhooks", access="read", answers={200: Answer("All of them.", Webhooks)})
 async def list_(request: web.Request) -> web.Response:
     """The host's webhooks, oldest first, and how each is doing."""
     host = authenticate(request, "read")
@@ -68,6 +78,7 @@ async def list_(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/webhooks/{webhook}")
+@describe("Webhooks", access="read", answers={200: Answer("The webhook.", Webhook)}, errors=("webhook-unknown",))
 async def get(request: web.Request) -> web.Response:
     """One webhook of the host."""
     host = authenticate(request, "read")
@@ -75,6 +86,7 @@ async def get(request: web.Request) -> web.Response:
 
 
 @routes.delete("/v1/webhooks/{webhook}")
+@describe("Webhooks", access="seal", answers={204: Answer("It is gone.")}, errors=(*WRITE, "webhook-unknown"))
 async def delete(request: web.Request) -> web.Response:
     """Send nothing more there, and forget the webhook with its deliveries."""
     host = authenticate(request, "seal")
@@ -83,6 +95,14 @@ async def delete(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/webhooks/{webhook}/rotate")
+@describe(
+    "Webhooks",
+    access="seal",
+    body=RotateRequest,
+    body_required=False,
+    answers={200: Answer("The new secret.", WebhookWithSecret)},
+    errors=(*WRITE, "webhook-unknown"),
+)
 async def rotate(request: web.Request) -> web.Response:
     """Make a new `secret`, shown once; for `overlap_seconds` (a day if left out) the old one signs as well."""
     host = authenticate(request, "seal")
@@ -93,6 +113,13 @@ async def rotate(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/webhooks/{webhook}/deliveries")
+@describe(
+    "Webhooks",
+    access="read",
+    parameters=[Parameter("before", "query", DECIMAL, "The `next` of the page before.")],
+    answers={200: Answer("A page of deliveries.", Deliveries)},
+    errors=("webhook-unknown",),
+)
 async def deliveries(request: web.Request) -> web.Response:
     """The newest deliveries, newest first, 100 at a time; `?before=INDEX` goes on, with `next` of the page before."""
     host, name = authenticate(request, "read"), request.match_info["webhook"]
