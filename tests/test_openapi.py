@@ -114,7 +114,7 @@ def test_each_path_parameter_of_an_example_fits():
                 assert wrong_with(item["schema"], item["example"]) == []
     assert {
         item["name"] for name in OPERATIONS for item in described(name).get("parameters", []) if "example" in item
-    } == (set(PATH_PARAMETERS) - {"path"})
+    } == set(PATH_PARAMETERS)
 
 
 @pytest.mark.parametrize("code", PROBLEMS)

@@ -96,6 +96,7 @@ class Parameter:
     place: Literal["query", "header", "path"]
     schema: Mapping[str, Any]
     description: str
+    example: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ PATH_PARAMETERS: Final[Mapping[str, Parameter]] = {
             "path",
             {"type": "string", "minLength": 1, "maxLength": 64},
             "`checkpoint`, `vkey`, or the path of a tile or bundle, with its slashes as they are: `tile/0/000`.",
+            "checkpoint",
         ),
     )
 }

@@ -24,7 +24,7 @@ from beacon.web.openapi import (
     Parameter,
 )
 from beacon.web.problems import PROBLEM_TYPE, row_document
-from beacon.web.schemas import Problem, ProblemRow, WebhookEvent
+from beacon.web.schemas import Problem, ProblemRow, StreamedEntry, WebhookEvent
 
 OPENAPI: Final = "3.1.0"
 VERSION: Final = "1.0.0"
@@ -153,7 +153,7 @@ def example_of(code: str) -> dict[str, Any]:
 
 
 def _schemas(routes: Iterable[tuple[str, str, Operation]]) -> dict[str, Any]:
-    models: set[type[BaseModel]] = {Problem, ProblemRow, WebhookEvent}
+    models: set[type[BaseModel]] = {Problem, ProblemRow, StreamedEntry, WebhookEvent}
     for _, _, operation in routes:
         models |= {answer.model for answer in operation.answers.values() if answer.model is not None}
         models |= {operation.body} if operation.body is not None else set()
@@ -219,7 +219,8 @@ def _parameter(parameter: Parameter, examples: Mapping[str, Any]) -> dict[str, A
         "description": parameter.description,
         "schema": dict(parameter.schema),
     }
-    return made | ({"example": examples[parameter.name]} if parameter.name in examples else {})
+    example = examples.get(parameter.name, parameter.example)
+    return made | ({} if example is None else {"example": example})
 
 
 def _answer(answer: Answer, always: Sequence[str], example: dict[str, Any]) -> dict[str, Any]:

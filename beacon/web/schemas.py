@@ -327,6 +327,15 @@ class Deliveries(BaseModel):
     next: Index | None
 
 
+class StreamedEntry(BaseModel):
+    """The `data` of an event of a stream: the entry's text and the state after it; of an `end`, the state alone."""
+
+    index: Index | SkipJsonSchema[None] = absent()
+    type: EntryType | SkipJsonSchema[None] = absent()
+    state: StateName
+    entry: str | SkipJsonSchema[None] = absent()
+
+
 class Sent(BaseModel):
     """What an event says: its session, the state after it, and the exact text of the log's entry."""
 
