@@ -210,7 +210,8 @@ class Session:
 
     async def join_tokens(self, *participants: str) -> dict[str, str]:
         """A token for each participant to contribute with by itself."""
-        answer = await self._connection.transport.post(f"{self._path}/joins", {"participants": list(participants)})
+        body = {"participants": list(participants)}
+        answer = await self._connection.transport.post(f"{self._path}/joins", body)
         return dict(answer["tokens"])
 
     async def roll(
