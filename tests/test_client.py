@@ -86,7 +86,7 @@ async def test_a_match(tmp_path, monkeypatch):
         verdict = await session.verify()
         assert verdict.exit == 0
         assert verdict.session["outcomes"][0]["outcome"] == first.outcome
-        kinds = {path.stem.partition("-")[2] for path in (tmp_path / "kept").iterdir()}
+        kinds = {path.stem.partition("-")[2] for path in (tmp_path / "kept").rglob("*.json")}
         assert kinds == {"seal", "contribution", "close", "draw", "reveal"}
         assert [item["session"] async for item in beacon.sessions(state="revealed")] == [session.id]
         assert (await beacon.ledger("alice"))["revealed"] == 1
@@ -302,15 +302,17 @@ async def test_the_receipt_of_something_else(tmp_path, monkeypatch):
         kept = []
         between.alter = lambda document: (kept.append(document), document)[1]
         session = await beacon.seal(recipes=TURN, participants=[], label="a")
-        between.alter = lambda document: document | {"receipt": kept[0]["receipt"]}
+        between.alter = lambda document: document | {name: kept[0][name] for name in ("receipt", "session")}
         with pytest.raises(Dishonest, match="label"):
-            await beacon.seal(recipes=TURN, participants=[], label="b")
+            await beacon.seal(recipes=TURN, participants=[], label="b", key="mine")
+        with pytest.raises(Dishonest, match="no answer to a new request"):
+            await beacon.seal(recipes=TURN, participants=[], label="a")
         between.alter = lambda document: (kept.append(document), document)[1]
         await reach(made, session.seal.round)
         await session.roll("turn", purpose="x")
         between.alter = lambda document: document | {"receipts": kept[-1]["receipts"]} if "n" in document else document
         with pytest.raises(Dishonest, match="purpose"):
-            await session.roll("turn", purpose="y")
+            await session.roll("turn", purpose="y", key="mine-2")
 
 
 class Rewriting(Between):
@@ -386,9 +388,8 @@ async def test_another_log_key(tmp_path, monkeypatch):
 
 async def test_another_chain(tmp_path, monkeypatch):
     async with world(tmp_path, monkeypatch, chains=[]) as (_, __, beacon):
-        session = await beacon.seal(recipes=TURN, profile="live", participants=[])
         with pytest.raises(Dishonest, match="not pinned"):
-            await session.roll("turn")
+            await beacon.seal(recipes=TURN, profile="live", participants=[])
 
 
 def test_pseudonyms():
