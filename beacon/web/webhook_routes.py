@@ -11,7 +11,7 @@ from aiohttp import web
 from pydantic import Field
 
 from beacon.sessions.requests import Request
-from beacon.store.webhooks import Delivery, Endpoint
+from beacon.store.webhooks import Delivery
 from beacon.web import waits
 from beacon.web.openapi import DECIMAL, WRITE, Answer, Parameter, describe
 from beacon.web.requests import authenticate, read_model
@@ -66,7 +66,7 @@ async def add(request: web.Request) -> web.Response:
     body = await read_model(request, WebhookRequest)
     endpoint, secret = await request.app[SERVICES].webhooks.add(host.name, body.url, body.types)
     place = {"Location": f"/v1/webhooks/{endpoint.id}"}
-    return json_response(_shown(endpoint) | {"secret": secret}, status=web.HTTPCreated.status_code, headers=place)
+    return json_response(endpoint.facts() | {"secret": secret}, status=web.HTTPCreated.status_code, headers=place)
 
 
 @routes.get("/v1/webhooks")
@@ -74,7 +74,7 @@ async def add(request: web.Request) -> web.Response:
 async def list_(request: web.Request) -> web.Response:
     """The host's webhooks, oldest first, and how each is doing."""
     host = authenticate(request, "read")
-    return json_response({"webhooks": [_shown(one) for one in await request.app[SERVICES].webhooks.all(host.name)]})
+    return json_response({"webhooks": [one.facts() for one in await request.app[SERVICES].webhooks.all(host.name)]})
 
 
 @routes.get("/v1/webhooks/{webhook}")
@@ -82,7 +82,7 @@ async def list_(request: web.Request) -> web.Response:
 async def get(request: web.Request) -> web.Response:
     """One webhook of the host."""
     host = authenticate(request, "read")
-    return json_response(_shown(await request.app[SERVICES].webhooks.get(host.name, request.match_info["webhook"])))
+    return json_response((await request.app[SERVICES].webhooks.get(host.name, request.match_info["webhook"])).facts())
 
 
 @routes.delete("/v1/webhooks/{webhook}")
@@ -109,7 +109,7 @@ async def rotate(request: web.Request) -> web.Response:
     body = await read_model(request, RotateRequest, empty_allowed=True)
     webhooks = request.app[SERVICES].webhooks
     endpoint, secret = await webhooks.rotate(host.name, request.match_info["webhook"], body.overlap_seconds)
-    return json_response(_shown(endpoint) | {"secret": secret})
+    return json_response(endpoint.facts() | {"secret": secret})
 
 
 @routes.get("/v1/webhooks/{webhook}/deliveries")
@@ -129,20 +129,6 @@ async def deliveries(request: web.Request) -> web.Response:
     page, more = found[:PAGE], len(found) > PAGE
     listed = [_delivery(name, one) for one in page]
     return json_response({"deliveries": listed, "has_more": more, "next": page[-1].index if more else None})
-
-
-def _shown(endpoint: Endpoint) -> dict[str, Any]:
-    """Without the secrets. Times are ms; `position`: the log index up to which everything is through."""
-    return {
-        "id": endpoint.id,
-        "url": endpoint.url,
-        "types": list(endpoint.types),
-        "created": endpoint.created,
-        "position": endpoint.position,
-        "failing_since": endpoint.failing_since,
-        "disabled": endpoint.disabled,
-        "old_secret_until": endpoint.old_until,
-    }
 
 
 def _delivery(name: str, one: Delivery) -> dict[str, Any]:
