@@ -482,7 +482,7 @@ def test_webhooks_are_shown_and_deleted_without_their_secrets(directory: Path) -
     assert (
         "has no webhook wh_1" in run("hosts", "webhooks", "bob", "--delete", "wh_1", "--dir", directory, code=1).output
     )
-    assert "no host carol" in run("hosts", "webhooks", "carol", "--dir", directory, code=1).output
+    assert "no host carol" in run("hosts", "webhooks", "carol", "--dir", directory, code=2).output
     assert run("hosts", "webhooks", "alice", "--delete", "wh_1", "--dir", directory).output == "deleted wh_1\n"
     assert run("hosts", "webhooks", "alice", "--dir", directory).output == ""
 
