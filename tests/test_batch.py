@@ -1,5 +1,6 @@
 """Several seals or draws in one write: all or none, one answer each, and the same again with the same key."""
 
+import asyncio
 import json
 
 import pytest
@@ -122,3 +123,15 @@ async def test_one_bad_draw_and_nothing_is_drawn(running):
         assert (status, problem["code"]) == (403, "not-your-session")
         assert running.log.latest().size == size
         assert (await post(client, "/v1/batch/draws", {"draws": [good | {"recipe": "shuffle"}]}))[0] == 201
+
+
+async def test_a_heavy_draw_whose_number_is_taken_meanwhile_is_made_again(running):
+    session = (await running.seal(participants=[])).session
+    await reach(running, (await running.sessions.view(session))["round"])
+    body = {"draws": [{"session": session.hex(), "recipe": "shuffle"}]}
+    async with web_of(running) as client:
+        keys = [{"Idempotency-Key": f"k{number}"} for number in range(4)]
+        answers = await asyncio.gather(*(post(client, "/v1/batch/draws", body, **key) for key in keys))
+        assert sorted(answer["draws"][0]["n"] for _, answer in answers) == [1, 2, 3, 4]
+        for key, answer in zip(keys, answers, strict=True):
+            assert await post(client, "/v1/batch/draws", body, **key) == answer

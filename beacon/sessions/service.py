@@ -168,11 +168,13 @@ class Sessions:
         self, host: Host, requests: Sequence[tuple[bytes, DrawRequest]], key: Key | None = None
     ) -> list[Written]:
         """Draw from several sessions, or several times from one, all or none."""
+        if len(requests) == 1:
+            return [await self.draw(host, *requests[0], key)]
         steps = []
         for number, (session, request) in enumerate(requests):
             with of_item(number, len(requests)):
                 state = await self._context.own(host, session)
-                steps.append(await self._drawing(state, request, alone=len(requests) == 1))
+                steps.append(await self._drawing(state, request, alone=False))
         return await self._context.write(*steps, key=key)
 
     async def _drawing(self, state: SessionState, request: DrawRequest, *, alone: bool = True) -> Step:
