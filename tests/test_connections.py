@@ -10,6 +10,7 @@ from beacon.settings import Settings
 from beacon.web.application import build_web
 from beacon.web.measured import REQUESTS
 from beacon.web.server import listening
+from beacon.web.services import SERVICES
 from tests.session_support import service
 from tests.web_support import web_of
 
@@ -85,6 +86,25 @@ async def test_what_fails_outside_the_application_is_answered_without_its_messag
     assert status == 500
     assert is_problem(status, headers, body, "internal")
     assert SECRET not in body
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 100\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n2\r\n{"])
+@pytest.mark.parametrize("leave", ["close", "abort"])
+async def test_a_client_that_leaves_within_its_body_is_no_failure_of_the_service(tmp_path, framing, leave):
+    head = b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-of-alice\r\n"
+    async with service(tmp_path) as running, web_of(running) as client:
+        app = build_web(client.app[SERVICES].settings)
+        app[SERVICES] = client.app[SERVICES]
+        async with listening(app, "127.0.0.1", 0, 0) as url:
+            _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            writer.write(head + b"Content-Type: application/json\r\n" + framing)
+            await writer.drain()
+            await asyncio.sleep(0.1)
+            getattr(writer.transport, leave)()
+            async with asyncio.timeout(20):
+                while not app[REQUESTS].statuses:  # noqa: ASYNC110 - a test's
+                    await asyncio.sleep(0.01)
+        assert app[REQUESTS].statuses == {("POST", "/v1/sessions", 400): 1}
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ async def _read(request: web.Request) -> bytes:
         raise _too_large(limits.body_bytes) from error
     except TimeoutError as error:
         raise ApiError("request-timeout", f"The body did not arrive within {limits.body_ms} ms.") from error
-    except web.RequestPayloadError as error:
+    except (web.RequestPayloadError, ConnectionError) as error:
         raise ApiError("invalid-request", "The body did not arrive whole.") from error
 
 
