@@ -7,12 +7,13 @@ import json
 import pytest
 
 from beacon.errors import ApiError
-from beacon.sessions.book import load, session_events
+from beacon.log import wire
+from beacon.sessions.book import as_of, load, session_events
 from beacon.sessions.changes import Changes
-from beacon.sessions.state import LoggedRound, anchored, fold, sealed
-from beacon.sessions.trail import Trail
+from beacon.sessions.state import LoggedRound, anchored, as_json, fold, sealed
+from beacon.sessions.trail import Trail, contributed, shown_entry
 from beacon.web import event_routes, waits
-from tests.round_support import until
+from tests.round_support import QUICKNET, until
 from tests.session_support import ALICE, FIRST, service
 from tests.test_live import LIVE, reach
 from tests.web_support import headers, read_events, web_of
@@ -160,6 +161,65 @@ async def histories(made):
     await made.draw(deep)
     for session in (unclosed, without.session, given_up.session, live, deep, planned):
         yield session
+
+
+async def test_a_session_as_of_any_entry_is_what_folding_up_to_there_gives(running):
+    sessions = [session async for session in histories(running)]
+
+    def look(db):
+        for session in sessions:
+            states = [load(db, session, index + 1) for index, _ in session_events(db, session)]
+            for wanted, state in itertools.combinations_with_replacement(states, 2):
+                end = wanted.last_index + 1
+                assert as_json(as_of(db, state, end), QUICKNET.time) == as_json(load(db, session, end), QUICKNET.time)
+
+    await running.log.read(look)
+
+
+async def test_what_a_session_shows_is_found_by_its_index_alone(running):
+    sessions = [session async for session in histories(running)]
+
+    def look(db):
+        size = running.log.latest().size
+        for session in sessions:
+            events = dict(session_events(db, session))
+            assert {i: found for i in range(size + 1) if (found := shown_entry(db, session, i)) is not None} == events
+            own = [
+                (index, entry) for index, data in events.items() if (entry := parse_entry(data)).type == "contribution"
+            ]
+            for index, entry in own:
+                assert contributed(db, session, entry.participant) == (index, entry)
+
+    await running.log.read(look)
+
+
+HARD = ['"', "\\", 'a","participant":"b', "b", "é", "participant"]
+
+
+async def test_a_contribution_is_found_whatever_its_participant_is_called(running):
+    session = (await running.seal(participants=[], open=True)).session
+    for name in HARD:
+        await running.contribute(session, name)
+    for name in HARD:
+        _, entry = await running.log.read(lambda db, name=name: contributed(db, session, name))
+        assert entry.participant == name
+    assert await running.log.read(lambda db: contributed(db, session, "a")) is None
+
+
+async def test_repeats_and_receipts_of_a_large_session_do_not_read_the_whole_of_it(running, monkeypatch):
+    """Anybody may ask for them, of an open session that anybody may fill."""
+    session = (await running.seal(participants=[], open=True)).session
+    named = [f"p{number}" for number in range(300)]
+    first = {name: await running.contribute(session, name, host=None) for name in named}
+    parsed = []
+    for module in ("beacon.sessions.book", "beacon.sessions.trail", "beacon.log.wire.entries"):
+        monkeypatch.setattr(f"{module}.parse_entry", lambda data: parsed.append(data) or parse_entry(data))
+    wire.parse.cache_clear()
+    for name in ("p0", "p150", "p299"):
+        again = await running.contribute(session, name, host=None)
+        assert again == first[name]
+        await running.sessions.receipt(session, again.state["last_index"])
+    assert len(parsed) < 60
 
 
 @pytest.mark.parametrize("most", [1, 3, 64])

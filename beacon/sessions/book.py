@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from sqlite_utils import Database
@@ -219,6 +220,33 @@ def load(db: Database, session: bytes, end: int | None = None) -> SessionState |
             assert not isinstance(entry, entries.Log | entries.Chain)
             state = fold(state, index, entry)
     return None if state is None else replace(state, contributions=contributed, size=size)
+
+
+def as_of(db: Database, state: SessionState, end: int) -> SessionState:
+    """A session as the entries below log index `end`, which is above its seal, left it. state: as further ones did.
+
+    While contributions are all that it has had, and after their close, none of them is read again.
+    """
+    query = "SELECT count(*), max(i) FROM session_entries WHERE session = ? AND i < ?"
+    count, last = db.conn.execute(query, (state.session, end)).fetchone()
+    if state.end is None and last <= state.last_index < end:
+        return state
+    closed = state.close_index is not None and state.close_index < end
+    contributed = count - 1 - closed
+    over = state.end_index is not None and state.end_index < end
+    if over or contributed > len(state.contributions) or (closed and contributed != len(state.contributions)):
+        earlier = load(db, state.session, end)
+        assert earlier is not None
+        return earlier
+    logged = state.round if state.round is not None and state.round.index < end else None
+    return replace(
+        sealed(state.index, state.session, state.seal),
+        contributions=dict(islice(state.contributions.items(), contributed)),
+        close=state.close if closed else None,
+        close_index=state.close_index if closed else None,
+        round=logged,
+        last_index=last if logged is None else max(last, logged.index),
+    )
 
 
 def session_events(db: Database, session: bytes) -> Iterator[tuple[int, bytes]]:

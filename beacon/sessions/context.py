@@ -19,7 +19,7 @@ from beacon.memory import forget_oldest
 from beacon.metrics import SIZES, Histogram
 from beacon.rounds.rounds import Rounds
 from beacon.sessions import rules
-from beacon.sessions.book import Book, chain_info, load
+from beacon.sessions.book import Book, as_of, chain_info, load
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt
 from beacon.sessions.drawing import Drawers
@@ -202,9 +202,12 @@ class Context:
 
     async def again(self, first: int, count: int) -> list[Written]:
         """The answers of a write whose entries are the `count` of them from log index `first` on: as they were."""
-        appended, states = await self.transcripts.read(lambda db: _logged(db, first, count))
+        appended = await self.transcripts.read(lambda db: _logged(db, first, count))
         for item in appended:
             item.proof, item.checkpoint = await self.log.receipt_proof(item.index)
+        known = [await self.find(name) for name in {_session_of(item) for item in appended} if name is not None]
+        end = first + count
+        states = await self.transcripts.read(lambda db: {state.session: as_of(db, state, end) for state in known})
         return await self._written(appended, states)
 
     async def _written(self, appended: Sequence[Appended], states: Mapping[bytes, SessionState]) -> list[Written]:
@@ -251,15 +254,6 @@ def _answer(key: Key, appended: Sequence[Appended]) -> KeptAnswer:
     return KeptAnswer(key.name, key.fingerprint, appended[0].index, len(appended), appended[-1].leaf_hash)
 
 
-def _logged(db: Database, first: int, count: int) -> tuple[list[Appended], dict[bytes, SessionState]]:
-    logged = []
-    for index, data in enumerate(reads.entries(db, first, first + count), first):
-        entry = wire.parse(data)
-        logged.append(Appended(index, entry.time, data, leaf_hash(data)))
-    states = {}
-    for name in {_session_of(item) for item in logged} - {None}:
-        assert name is not None
-        state = load(db, name, first + count)
-        assert state is not None
-        states[name] = state
-    return logged, states
+def _logged(db: Database, first: int, count: int) -> list[Appended]:
+    found = reads.entries(db, first, first + count)
+    return [Appended(index, wire.parse(data).time, data, leaf_hash(data)) for index, data in enumerate(found, first)]

@@ -10,7 +10,6 @@ from beacon.errors import ApiError
 from beacon.log import wire
 from beacon.memory import forget_oldest
 from beacon.sessions import commands, draws, ledger, rules
-from beacon.sessions.book import session_events
 from beacon.sessions.context import Ahead, Context, Host, Key, Step, of_item
 from beacon.sessions.drawing import LIGHT
 from beacon.sessions.joining import Joining
@@ -18,6 +17,7 @@ from beacon.sessions.live import Live
 from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest, Written
 from beacon.sessions.settling import draw_plan
 from beacon.sessions.state import SessionState
+from beacon.sessions.trail import contributed, shown_entry
 from beacon.settings import SessionSettings
 from beacon.store.private import KeptSeed
 from verifier import entries
@@ -143,18 +143,11 @@ class Sessions:
         foreign = not (state.seal.open or joins) if host is None else state.seal.host != host.name
         if foreign or state.contributions.get(asked.participant) != asked.entropy:
             return None
-        first = last = None
-        for index, data in await context.transcripts.read(lambda db: list(session_events(db, session))):
-            entry = wire.parse(data)
-            if isinstance(entry, entries.Contribution) and entry.participant == asked.participant:
-                if entry.signature != asked.signature:
-                    return None
-                first = last = index
-            elif isinstance(entry, entries.Close) and last is not None and index == last + 1:
-                last = index
-        assert first is not None
-        assert last is not None
-        return (await context.again(first, last - first + 1))[0]
+        found = await context.transcripts.read(lambda db: contributed(db, session, asked.participant))
+        if found is None or found[1].signature != asked.signature:
+            return None
+        first = found[0]
+        return (await context.again(first, 2 if state.close_index == first + 1 else 1))[0]
 
     async def draw(self, host: Host, session: bytes, request: DrawRequest, key: Key | None = None) -> Written:
         """Make the next draws of a match's recipe, or call the next draw of a live session."""
@@ -293,10 +286,10 @@ class Sessions:
     async def receipt(self, session: bytes, index: int) -> dict[str, Any]:
         """The receipt of one of the session's entries, or of a `round` entry that it uses, by its log index."""
         context, state = self._context, await self._context.find(session)
-        for shown, entry in await context.transcripts.read(lambda db: list(session_events(db, session))):
-            if shown == index:
-                return await context.transcripts.receipt(index, entry, await context.info_of(state))
-        raise ApiError("not-found", f"the session has no entry {index}")
+        entry = await context.transcripts.read(lambda db: shown_entry(db, session, index))
+        if entry is None:
+            raise ApiError("not-found", f"the session has no entry {index}")
+        return await context.transcripts.receipt(index, entry, await context.info_of(state))
 
     async def transcript(self, session: bytes) -> bytes:
         """The document of a session."""

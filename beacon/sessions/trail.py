@@ -17,6 +17,7 @@ from beacon.log import reads
 from beacon.sessions.state import Name, name_of
 from beacon.store.errors import LogDamaged
 from verifier import entries
+from verifier.encoding import encode_json
 from verifier.entries import parse_entry
 from verifier.merkle import leaf_hash
 
@@ -193,6 +194,36 @@ def round_index(db: Database, chain: bytes, number: int) -> int | None:
     query = "SELECT i FROM round_entries WHERE chain = ? AND round = ?"
     found = db.conn.execute(query, (chain, number)).fetchone()
     return None if found is None else int(found[0])
+
+
+def shown_entry(db: Database, session: bytes, index: int) -> bytes | None:
+    """An entry of a session (32 bytes), or a `round` entry that it uses; None where the log has none of that there."""
+    own = db.conn.execute("SELECT 1 FROM session_entries WHERE session = ? AND i = ?", (session, index)).fetchone()
+    stood = standing(db, session, index)
+    found = reads.entries(db, index, index + 1)
+    if stood is None or not found:
+        return None
+    if own is None:
+        entry, seal = parse_entry(found[0]), stood.seal
+        numbers = {seal.round} if seal.round is not None else {number for _, number in stood.pending}
+        if not isinstance(entry, entries.Round) or entry.chain != seal.chain or entry.round not in numbers:
+            return None
+    return found[0]
+
+
+def contributed(db: Database, session: bytes, participant: str) -> tuple[int, entries.Contribution] | None:
+    """A participant's contribution to a session (32 bytes), and its log index. Parses no other one's."""
+    said = b'"participant":' + encode_json([participant])[1:-1]
+    rows = db.conn.execute(
+        """SELECT i FROM session_entries JOIN entries USING (i) WHERE session = ? AND instr(entry, ?) > 0 ORDER BY i""",
+        (session, said),
+    )
+    with closing(rows) as cursor:
+        for (index,) in cursor:
+            entry = parse_entry(reads.entry(db, index))
+            if isinstance(entry, entries.Contribution) and entry.participant == participant:
+                return int(index), entry
+    return None
 
 
 def own_entries(db: Database, session: bytes, after: int) -> Iterator[tuple[int, bytes]]:
