@@ -164,6 +164,32 @@ async def test_a_participant_contributes_with_its_own_token(running):
         assert response.status == 403
 
 
+async def test_without_a_host_an_idempotency_key_is_the_participants_own(running):
+    """Else anybody could take up keys that others will use, or be answered with a token that is none."""
+    session = (await running.seal(open=True, participants=[])).session
+    path = f"/v1/sessions/{session.hex()}"
+    async with web_of(running) as client:
+        response = await client.post(f"{path}/joins", json={"participants": ["black"]}, headers=headers())
+        black = (await response.json())["tokens"]["black"]
+
+        async def contribute(participant, token=None, entropy="01"):
+            bearer = {} if token is None else {"Authorization": f"Bearer {token}"}
+            said = {"participant": participant, "entropy": entropy}
+            answer = await client.post(f"{path}/contributions", json=said, headers=bearer | {"Idempotency-Key": "1"})
+            return answer.status, await answer.json()
+
+        first = {name: await contribute(*name) for name in (("grey",), ("white",), ("black", black))}
+        assert {status for status, _ in first.values()} == {201}
+        for name, answer in first.items():
+            assert await contribute(*name) == answer
+            status, problem = await contribute(*name, *[None] * (2 - len(name)), entropy="02")
+            assert (status, problem["code"]) == (409, "idempotency-key-reused")
+        for token in ("fbj_" + "A" * 43, "fb_" + "A" * 43, "token-of-nobody"):
+            for entropy in ("01", "02"):
+                status, problem = await contribute("black", token, entropy)
+                assert (status, problem["code"]) == (401, "unauthorized")
+
+
 async def test_a_join_token_in_bytes_that_are_no_text_is_refused(running):
     session = (await running.seal()).session
     body = b'{"participant": "white", "entropy": "01"}'

@@ -69,7 +69,7 @@ def session_id(request: web.Request) -> bytes:
 def idempotency_key(request: web.Request, owner: str, body: BaseModel) -> Key | None:
     """The key that the caller chose for this write, for what its body says; None without the header.
 
-    owner: the host, or nobody: then the key is the address's alone. Raises ApiError(idempotency-key-invalid).
+    owner: whose key it is, a host's name or who contributes without one. Raises ApiError(idempotency-key-invalid).
     """
     values = request.headers.getall(IDEMPOTENCY_KEY, [])
     if not values:
@@ -80,7 +80,7 @@ def idempotency_key(request: web.Request, owner: str, body: BaseModel) -> Key | 
     if len(values) > 1 or not _KEY.fullmatch(key):
         raise ApiError("idempotency-key-invalid", "One Idempotency-Key of 1 to 255 printable ASCII characters is due.")
     said = body.model_dump_json(exclude_unset=True).encode()
-    return Key.of(owner or f"nobody {request.path}", key, f"{request.method} {request.path}", said)
+    return Key.of(owner, key, f"{request.method} {request.path}", said)
 
 
 async def read_model(request: web.Request, model: type[M], *, empty_allowed: bool = False) -> M:

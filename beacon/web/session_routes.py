@@ -105,7 +105,7 @@ async def contribute(request: web.Request) -> web.Response:
     host = authenticate(request, "draw") if join is None and hdrs.AUTHORIZATION in request.headers else None
     sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, ContributionRequest)
-    owner = "" if host is None else host.name
+    owner = host.name if host is not None else _owner(request, body, join)
     written = await once(request, owner, body, lambda key: sessions.contribute(host, session, body, key, join=join))
     answer = _state(written) | {"receipt": written.receipts[0]}
     if len(written.receipts) > 1:
@@ -251,6 +251,14 @@ def json_response(value: dict[str, Any], *, status: int = 200, headers: dict[str
     return web.Response(
         body=encode_json(value), status=status, content_type="application/json", charset="utf-8", headers=headers
     )
+
+
+def _owner(request: web.Request, body: ContributionRequest, join: str | None) -> str:
+    """Whose idempotency key it is, without a host: the join token's, which a forged one is not, or the participant's.
+
+    So nobody can take up, or ask about, the keys of others. No host has a name with a space.
+    """
+    return f"nobody {request.path} {body.participant}" if join is None else f"join {join}"
 
 
 async def once(
