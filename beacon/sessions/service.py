@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from beacon.errors import ApiError
@@ -143,8 +144,9 @@ class Sessions:
         foreign = not (state.seal.open or joins) if host is None else state.seal.host != host.name
         if foreign or state.contributions.get(asked.participant) != asked.entropy:
             return None
-        found = await context.transcripts.read(lambda db: contributed(db, session, asked.participant))
-        if found is None or found[1].signature != asked.signature:
+        place = list(state.contributions).index(asked.participant)
+        found = await context.transcripts.read(lambda db: contributed(db, session, place))
+        if found is None or replace(found[1], time=asked.time) != asked:
             return None
         first = found[0]
         return (await context.again(first, 2 if state.close_index == first + 1 else 1))[0]
