@@ -16,6 +16,7 @@ from beacon.sessions.requests import SealRequest
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, BOB, FIRST, RECIPES, service
 from tests.test_sessions import refused
+from verifier.drand import VerifiedRound
 from verifier.draws import Deck, parse_recipe
 from verifier.draws import draw as outcome
 from verifier.seeds import Stream, binding, contribution_message, seed_chain, session_digest, sha256
@@ -289,6 +290,25 @@ async def test_without_the_round_a_called_session_is_void_at_its_deadline(runnin
     assert sha256(sha256(bytes.fromhex(view["seed"]))).hex() == view["commitment"]
     verdict = await running.verdict(session)
     assert (verdict.exit, verdict["custody"].state, verdict["seed"].state) == (2, "TRUSTED", "PROVEN")
+
+
+@pytest.mark.parametrize("custody", ["beacon", "host"])
+async def test_a_round_that_falls_due_just_before_the_deadline_is_waited_for(running, custody):
+    held = {} if custody == "beacon" else {"custody": "host", "commitment": sha256(bytes(range(32))).hex(), "links": 1}
+    number = FIRST + 210
+    due = QUICKNET.time(number)
+    session = (await running.seal(**LIVE | held | {"reveal_by": due + 1})).session
+    running.clock.time = due - 2_000
+    running.rounds.known[number - 1] = VerifiedRound(QUICKNET, number - 1, bytes(48))
+    assert (await running.draw(session)).call.round == number
+    for time in (due + 1, due + 5_000, due + 599_999):
+        running.clock.time = time
+        await running.keeper.tick()
+        assert await running.state(session) == "called"
+    running.clock.time = due + 600_000
+    await running.keeper.tick()
+    view = await running.sessions.view(session)
+    assert (view["state"], view["reason"]) == ("void", "no-round")
 
 
 async def test_a_live_session_without_calls_is_revealed_at_its_deadline(running):

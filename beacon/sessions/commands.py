@@ -185,13 +185,23 @@ def void(state: SessionState, chain: ChainInfo, newest: VerifiedRound, seed: byt
 
 
 def no_round(
-    state: SessionState, newest: VerifiedRound | None, seed: bytes | None, time: int
+    state: SessionState, chain: ChainInfo, newest: VerifiedRound | None, seed: bytes | None, time: int
 ) -> list[entries.SessionEntry]:
-    """6.12 `no-round`: reveal_by has passed, and the chain has signed nothing from the round that is waited for on."""
+    """6.12 `no-round`: the chain has signed nothing from the round that is waited for on, and it is late enough."""
+    due = no_round_due(state, chain)
     number = min((number for _, number in state.waits_for), default=None)
-    if number is None or time < state.seal.reveal_by or (newest is not None and newest.round >= number):
+    if due is None or number is None or time < due or (newest is not None and newest.round >= number):
         return []
     return [entries.Void(time, state.session, "no-round", seed)]
+
+
+def no_round_due(state: SessionState, chain: ChainInfo) -> int | None:
+    """When a session whose round does not come ends in `no-round`, in ms; None when it waits for none.
+
+    A call's round may fall due just before reveal_by: it has the protocol's patience all the same.
+    """
+    number = max((number for _, number in state.waits_for), default=None)
+    return None if number is None else max(state.seal.reveal_by, chain.time(number) + wait(chain))
 
 
 def missed_reveal(state: SessionState, chain: ChainInfo, time: int) -> list[entries.SessionEntry]:

@@ -140,8 +140,11 @@ class Keeper:
             return seal.time if state.everyone_contributed else seal.close_at + 1
         if seal.custody == "beacon" and seal.plan is not None and state.round is not None:
             return seal.time
+        chain = self._chains[seal.chain]
+        without = commands.no_round_due(state, chain)
+        if without is not None:
+            return without
         if seal.custody == "host" and not (state.live and not state.pending):
-            chain = self._chains[seal.chain]
             return commands.missed_reveal_due(state, chain) or seal.reveal_by
         return seal.reveal_by
 
@@ -188,7 +191,7 @@ class Keeper:
         if state.waits_for:
             newest, seed = self._rounds.newest, await self._seed(state)
             return await self._append(
-                state, lambda current, time: commands.no_round(current, newest(chain.hash), seed, time)
+                state, lambda current, time: commands.no_round(current, chain, newest(chain.hash), seed, time)
             )
         if state.live and not state.pending:
             return await self._append(state, lambda current, time: _reveal_live(current, chain, time))
