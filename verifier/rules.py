@@ -138,10 +138,6 @@ def contributions(session: Session) -> Iterator[Finding]:
     if seal.close_at is None:
         if seal.min_contributions:
             yield broken("min_contributions without contributions", session.seal.index)
-        for event in session.contributions:
-            yield broken("a contribution, though the seal takes none", event.index)
-        if session.close is not None:
-            yield broken("a close, though the seal takes no contributions", session.close.index)
     elif not seal.participants and not seal.open:
         yield broken("contributions are taken, but from nobody", session.seal.index)
     if seal.close_at is not None and session.close is None:
@@ -154,19 +150,42 @@ def contributions(session: Session) -> Iterator[Finding]:
             yield broken("called, drawn or revealed without a close", min(logged.index for logged in going_on))
     if len(session.contributions) > entries.MAX_CONTRIBUTIONS:
         yield broken("more than 10,000 contributions", session.contributions[-1].index)
-    listed = {participant.id: participant.key for participant in seal.participants}
+    listed = keys(seal)
     for event in session.contributions:
-        if seal.close_at is not None and event.entry.time > seal.close_at:
-            yield broken("a contribution after close_at", event.index)
-        yield from _contributor(session, listed, event, event.entry, 0, "", 0, "")
+        yield from contribution(session, event, listed)
     for call in session.calls.values():
-        seen = Counter(item.participant for item in call.entry.contributions)
-        for participant in (name for name, times in seen.items() if times > 1):
-            text = f"{participant!r} contributes twice to one call"
-            yield Finding(ClaimName.SOLE, "6.1", text, call.index)
-        for item in call.entry.contributions:
-            of = call.entry
-            yield from _contributor(session, listed, call, item, of.draw, of.recipe, of.n, of.purpose)
+        yield from call_contributions(session, call, listed)
+
+
+def keys(seal: entries.Seal) -> dict[str, bytes | None]:
+    """The listed participants, and the key of each that has one."""
+    return {participant.id: participant.key for participant in seal.participants}
+
+
+def contribution(
+    session: Session, event: Logged[entries.Contribution], listed: Mapping[str, bytes | None]
+) -> Iterator[Finding]:
+    """6.4 and 4.4 for one contribution; `listed` is `keys` of the seal."""
+    close_at = session.seal.entry.close_at
+    if close_at is None:
+        text = "a contribution, though the seal takes none"
+        yield Finding(ClaimName.CONTRIBUTIONS, "6.4", text, event.index)
+    elif event.entry.time > close_at:
+        yield Finding(ClaimName.CONTRIBUTIONS, "6.4", "a contribution after close_at", event.index)
+    yield from _contributor(session, listed, event, event.entry, 0, "", 0, "")
+
+
+def call_contributions(
+    session: Session, call: Logged[entries.Call], listed: Mapping[str, bytes | None]
+) -> Iterator[Finding]:
+    """6.4 and 4.4 for what comes with one call; `listed` is `keys` of the seal."""
+    of = call.entry
+    seen = Counter(item.participant for item in of.contributions)
+    for participant in (name for name, times in seen.items() if times > 1):
+        text = f"{participant!r} contributes twice to one call"
+        yield Finding(ClaimName.SOLE, "6.1", text, call.index)
+    for item in of.contributions:
+        yield from _contributor(session, listed, call, item, of.draw, of.recipe, of.n, of.purpose)
 
 
 def _contributor(
@@ -196,9 +215,13 @@ def _contributor(
 
 
 def close_times(session: Session, chain: ChainInfo | None) -> Iterator[Finding]:
-    """6.5: when contributions closed, and over how many."""
+    """6.5: when contributions closed, and over how many; 6.4: whether they could be closed at all."""
     close, seal = session.close, session.seal.entry
-    if close is None or seal.close_at is None:
+    if close is None:
+        return
+    if seal.close_at is None:
+        text = "a close, though the seal takes no contributions"
+        yield Finding(ClaimName.CONTRIBUTIONS, "6.4", text, close.index)
         return
 
     def broken(text: str) -> Finding:
@@ -323,6 +346,7 @@ def complete(session: Session) -> Iterator[Finding]:
 
 
 def _close_agrees(session: Session, close: Logged[entries.Close]) -> Iterator[Finding]:
+    """Whether a close counts and digests the contributions that are there."""
     if close.entry.contributions != len(session.contributions):
         text = f"the close counts {close.entry.contributions} contributions, shown are {len(session.contributions)}"
         yield Finding(ClaimName.COMPLETE, "3.6", text, close.index)

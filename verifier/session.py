@@ -98,7 +98,7 @@ def collect(transcript: Transcript) -> Session | None:
             if (other.entry.chain, other.entry.round) in used:
                 _add_round(session, other, other.entry)
         elif isinstance(other.entry, entries.SessionEntry) and other.entry.session == session.seal.leaf:
-            _add(session, other, other.entry)
+            add(session, other, other.entry)
         elif other.data == event.data:
             session.found(ClaimName.SOLE, "6.1", "the same seal once more", other.index)
     return session
@@ -116,7 +116,8 @@ def _add_round(session: Session, event: Event, entry: entries.Round) -> None:
     session.found(ClaimName.ROUND, "6.8", text, event.index)
 
 
-def _add(session: Session, event: Event, entry: entries.SessionEntry) -> None:
+def add(session: Session, event: Event, entry: entries.SessionEntry) -> None:
+    """Take one of the session's entries, in log order after those that it has. FormatError as in `collect`."""
     _check_profile(session, event, entry)
     if event.index < session.seal.index:
         session.found(ClaimName.LOG, "6.1", f"a {entry.type} of the session stands before its seal", event.index)
