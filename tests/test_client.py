@@ -9,8 +9,18 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from beacon import client_connection, client_http
-from beacon.client import Beacon, BeaconError, Dishonest, Roll, Unreachable, make_chain, pseudonym, sign_contribution
+from beacon.client import (
+    Beacon,
+    BeaconError,
+    Dishonest,
+    Roll,
+    Unreachable,
+    connection,
+    make_chain,
+    pseudonym,
+    sign_contribution,
+    transport,
+)
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, ORIGIN, RECIPES, service
 from tests.test_live import reach
@@ -45,7 +55,7 @@ class Between:
 
 @contextlib.asynccontextmanager
 async def world(path, monkeypatch, between=Between, **options):
-    monkeypatch.setattr(client_http, "FIRST_DELAY", 0.001)
+    monkeypatch.setattr(transport, "FIRST_DELAY", 0.001)
     async with service(path) as made, web_of(made) as client:
         between = between(client)
         app = web.Application()
@@ -168,6 +178,30 @@ async def test_events_that_are_cut_again_and_again(tmp_path, monkeypatch):
         assert (await session.until("sealed"))["state"] == "revealed"
 
 
+class Silent(Between):
+    """Answers every request for events, and then says nothing."""
+
+    async def handle(self, request):
+        if not request.path.endswith("/events"):
+            return await super().handle(request)
+        self.seen.append(("GET", request.path, None))
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await asyncio.sleep(1)
+        return response
+
+
+async def test_a_stream_that_says_nothing_is_not_waited_for_for_ever(tmp_path, monkeypatch):
+    for name, seconds in (("SILENCE", 0.05), ("STEADY", 0.0)):
+        monkeypatch.setattr(transport, name, seconds)
+    async with world(tmp_path, monkeypatch, between=Silent, attempts=3) as (_, between, beacon):
+        session = await beacon.seal(recipes=TURN, participants=[])
+        async with asyncio.timeout(20):
+            with pytest.raises(Unreachable):
+                await anext(session.events())
+        assert len([path for _, path, _ in between.seen if path.endswith("/events")]) == 3
+
+
 @pytest.mark.parametrize("lost", [1, 3])
 async def test_a_lost_answer_never_becomes_a_second_thing(tmp_path, monkeypatch, lost):
     async with world(tmp_path, monkeypatch) as (made, between, beacon):
@@ -240,7 +274,7 @@ async def test_it_waits_for_as_long_as_it_is_told_but_not_for_ever(tmp_path, mon
         await sleep(0)
 
     async with world(tmp_path, monkeypatch, Refusing) as (_, between, beacon):
-        monkeypatch.setattr(client_http.asyncio, "sleep", remember)
+        monkeypatch.setattr(transport.asyncio, "sleep", remember)
         between.refusals = [problem("rate-limited", 429, True, **{"Retry-After": "3"})] * 6
         with pytest.raises(BeaconError, match="rate-limited"):
             await beacon.seal(recipes=TURN, participants=[])
@@ -372,7 +406,7 @@ async def test_a_session_is_taken_up_from_a_transcript_that_holds(tmp_path, monk
 
 async def test_rounds_are_verified_on_the_best_backend(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(client_connection, "best_backend", lambda: asked.append(1) or best_backend())
+    monkeypatch.setattr(connection, "best_backend", lambda: asked.append(1) or best_backend())
     async with world(tmp_path, monkeypatch) as (made, _, beacon):
         session = await beacon.seal(recipes=TURN, profile="live", participants=[])
         await rolled(made, session)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from beacon.client import Dishonest
-from beacon.client_checks import LogView, prefix_roots
+from beacon.client import Dishonest, Unreachable
+from beacon.client.log import LogView, prefix_roots
 from tests.round_support import QUICKNET, recorded
 from tests.session_support import FIRST, ORIGIN, RECIPES
 from tests.test_client import TURN, world
@@ -180,6 +180,7 @@ CALL_LIES = COMMON | {
     "beyond the links": more("draw", 9),
     "recipe": put(recipe="opening"),
     "unknown recipe": put(recipe="unsealed"),
+    "draw left out": more("draw"),
     "n": more("n"),
     "purpose": put(purpose="black 7"),
     "round": more("round"),
@@ -226,6 +227,7 @@ async def test_lies_in_a_live_draw(tmp_path, monkeypatch, lie, recipe):
 MATCH_DRAW_LIES = COMMON | {
     "recipe": put(recipe="opening"),
     "n again": more("n", -1),
+    "n left out": more("n"),
     "purpose": put(purpose="black 7"),
     "fewer": lambda entry: entry["outcomes"].pop(),
     "shape": lambda entry: entry["outcomes"][0].append(1),
@@ -249,26 +251,15 @@ async def test_lies_in_a_draw_of_a_match(tmp_path, monkeypatch, lie):
             await session.roll("turn", purpose="white 7", count=2)
 
 
-@pytest.mark.parametrize("lie", [DRAW_LIES["outcomes"], more("n")])
-async def test_what_only_the_seed_and_other_draws_show_is_found_by_verify(tmp_path, monkeypatch, lie):
+async def test_what_only_the_seed_shows_is_found_by_verify(tmp_path, monkeypatch):
     async with world(tmp_path, monkeypatch) as (made, between, beacon):
         session = await beacon.seal(**MATCH | {"participants": []})
         await arrive(made, ROUND)
-        between.alter = lying("draw", lie)
+        between.alter = lying("draw", DRAW_LIES["outcomes"])
         await session.roll("turn")
         between.alter = None
         with pytest.raises(Dishonest):
             await session.verify()
-
-
-async def test_a_call_whose_number_leaves_one_out_is_found_with_its_draw(tmp_path, monkeypatch):
-    async with world(tmp_path, monkeypatch) as (_, between, beacon):
-        session = await beacon.seal(**LIVE)
-        between.alter = lying("call", more("draw"))
-        call = await session.call("turn")
-        between.alter = None
-        with pytest.raises(Dishonest):
-            await call.drawn()
 
 
 @pytest.mark.parametrize("lie", END_LIES)
@@ -394,6 +385,59 @@ async def test_a_transcript_without_what_there_is_a_receipt_of(tmp_path, monkeyp
         between.alter = lambda answer: answer | {"events": answer["events"][:-1]}
         with pytest.raises(Dishonest, match="is not in the transcript"):
             await session.verify()
+
+
+async def test_a_transcript_without_what_a_receipt_was_kept_of(tmp_path, monkeypatch):
+    async with world(tmp_path, monkeypatch, receipts=tmp_path / "kept") as (_, between, beacon):
+        session = await beacon.seal(**MATCH)
+        await session.contribute("white", b"\x01")
+        between.alter = lambda answer: answer | {"events": answer["events"][:1]} if "events" in answer else answer
+        with pytest.raises(Dishonest, match="a receipt was kept"):
+            await beacon.session(session.id)
+        between.alter = None
+        await beacon.session(session.id)
+
+
+async def test_a_doubt_stays_until_the_transcript_has_been_seen(tmp_path, monkeypatch):
+    async with world(tmp_path, monkeypatch) as (_, between, beacon):
+        session = await beacon.seal(**LIVE)
+        between.alter = lying("call", more("draw"))
+        with monkeypatch.context() as patched:
+            patched.setattr(session, "transcript", unreachable)
+            with pytest.raises(Unreachable):
+                await session.call("turn", key="mine")
+        with pytest.raises(Dishonest, match="call 2 where call 1 is due"):
+            await session.call("turn", key="mine")
+
+
+async def unreachable():
+    raise Unreachable("no answer")
+
+
+async def test_a_transcript_without_the_round_of_a_live_draw(tmp_path, monkeypatch):
+    async with world(tmp_path, monkeypatch) as (made, between, beacon):
+        session = await beacon.seal(**LIVE)
+        call = await session.call("turn")
+        await arrive(made, call.entry.round)
+        await call.drawn()
+        between.alter = lambda answer: (
+            answer | {"events": [event for event in answer["events"] if '"type":"round"' not in event["entry"]]}
+        )
+        with pytest.raises(Dishonest, match="cannot be made again"):
+            await session.verify()
+
+
+@pytest.mark.parametrize("outcomes", [[[1]], [[1, 2, 3]]])
+async def test_a_draw_of_the_wrong_shape_that_is_in_the_log(tmp_path, monkeypatch, outcomes):
+    """No transcript needs to decide that."""
+    async with world(tmp_path, monkeypatch) as (made, between, beacon):
+        session = await beacon.seal(**MATCH | {"participants": []})
+        await arrive(made, ROUND)
+        between.alter = lying("draw", put(outcomes=outcomes))
+        between.seen.clear()
+        with pytest.raises(Dishonest, match="no outcome of a recipe"):
+            await session.roll("turn")
+        assert not [path for _, path, _ in between.seen if path.endswith("/transcript")]
 
 
 async def test_an_older_transcript_than_the_log_that_was_seen(tmp_path, monkeypatch):

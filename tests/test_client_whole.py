@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from aiohttp import web
 
 from beacon.client import Beacon, BeaconError, make_chain
 from tests.process_support import ROOT
@@ -90,6 +91,12 @@ async def test_a_host_that_holds_the_seed_of_a_match(tmp_path, monkeypatch):
             await session.roll(recipe, count=count, outcomes=await session.claims(recipe, seed, count=count))
         with pytest.raises(BeaconError, match="draw-past-end-of-deck"):
             await session.claims("deck", seed)
+        claims = await session.claims("turn", seed, count=3)
+        with pytest.raises(ValueError, match="`count`"):
+            await session.roll("turn", outcomes=claims)
+        ((first, second),) = await beacon.draw_all([(session, {"recipe": "turn", "outcomes": claims[:2]})])
+        assert [first.outcome, second.outcome] == claims[:2]
+        assert (await session.roll("turn", outcomes=claims[2:])).outcome == claims[2]
         await session.reveal(seed)
         assert (await session.verify()).exit == 0
 
@@ -122,6 +129,63 @@ async def test_a_raffle_draws_by_itself(tmp_path, monkeypatch):
         await arrive(made, ROUND)
         assert (await waiting)["state"] == "revealed"
         assert [event["type"] async for event in session.events()] == ["seal", "round", "draw", "reveal"]
+        assert (await session.verify()).exit == 0
+
+
+class Streaming(Between):
+    """Passes events on as they come."""
+
+    async def handle(self, request):
+        if not request.path.endswith("/events"):
+            return await super().handle(request)
+        sent = {k: v for k, v in request.headers.items() if k in {"Accept", "Last-Event-ID"}}
+        async with self.client.request("GET", request.rel_url, headers=sent) as answer:
+            response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+            await response.prepare(request)
+            async for part in answer.content.iter_any():
+                await response.write(part)
+            return response
+
+
+async def test_draws_and_calls_in_a_batch(tmp_path, monkeypatch):
+    async with world(tmp_path, monkeypatch, between=Streaming) as (made, between, beacon):
+        match = await beacon.seal(**MATCH | {"participants": []})
+        live = await beacon.seal(**LIVE | {"participants": [{"id": "white"}], "close_at": None})
+        white = {"participant": "white", "entropy": "01"}
+        await arrive(made, ROUND)
+        between.lose = 1
+        asked = [(match, {"recipe": "turn", "count": 2}), (live, {"recipe": "deck", "contributions": [white]})]
+        rolls, call = await beacon.draw_all(asked)
+        assert [roll.n for roll in rolls] == [1, 2]
+        assert call.in_time
+        drawing = asyncio.create_task(call.drawn())
+        await arrive(made, call.entry.round)
+        assert (await drawing).outcome == (await call.drawn()).outcome
+        with pytest.raises(BeaconError, match="unknown-recipe"):
+            await beacon.draw_all([(match, {"recipe": "turn"}), (live, {"recipe": "unsealed"})])
+        assert (await match.roll("turn")).n == 3
+        for session in (match, live):
+            await session.reveal()
+            assert (await session.verify()).exit == 0
+        with pytest.raises(ValueError, match="draw by draw"):
+            await live.roll("turn", count=2)
+
+
+async def test_what_another_process_did_is_learned_from_the_transcript(tmp_path, monkeypatch):
+    async with world(tmp_path, monkeypatch) as (made, between, beacon):
+        session = await beacon.seal(**MATCH)
+        other = await beacon.session(session.id)
+        await session.contribute("white", b"\x01")
+        await other.contribute("black", b"\x02")
+        await arrive(made, ROUND)
+        assert [roll.n for roll in await session.roll("deck", count=2)] == [1, 2]
+        assert (await other.roll("turn")).n == 1
+        between.seen.clear()
+        rolls = await asyncio.gather(*(other.roll("turn", purpose=str(number)) for number in range(8)))
+        assert sorted(roll.n for roll in rolls) == list(range(2, 10))
+        assert len([path for _, path, _ in between.seen if path.endswith("/transcript")]) <= 8
+        assert (await session.roll("turn")).n == 10
+        await other.reveal()
         assert (await session.verify()).exit == 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from beacon.client import Beacon, Session, pseudonym, sign_contribution
+from beacon.client import Beacon, Participant, Session, pseudonym, sign_contribution
 from beacon.examples.common import command, verdict_line
 
 SECRET = os.urandom(32)
@@ -35,7 +35,7 @@ class Player:
     def id(self) -> str:
         return pseudonym(SECRET, self.user)
 
-    def listed(self) -> dict[str, str]:
+    def listed(self) -> Participant:
         return {"id": self.id, "key": self.key.public_key().public_bytes_raw().hex()}
 
     async def contribute(self, session: Session, token: str) -> None:

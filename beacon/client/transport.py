@@ -36,7 +36,8 @@ PATIENCE: Final = 120.0
 SILENCE: Final = 40.0
 """Seconds without a heartbeat after which a stream is taken for broken."""
 STEADY: Final = 5.0
-"""Seconds after which a stream that ends was none that failed."""
+"""Seconds after which a stream that was heard of and then ends was none that failed."""
+HEARTBEAT: Final = ""
 MAX_EVENT_BYTES: Final = 1024 * 1024
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
 NO_CONTENT: Final = 204
@@ -133,14 +134,17 @@ class Transport:
         """A stream of Server-Sent Events from above log index `after` to its end: (type, data).
 
         A stream that breaks is taken up again where it was; so is one that the service ends early, until it says `end`.
-        Raises BeaconError, and Unreachable when no attempt in a row brings anything.
+        Raises BeaconError, and Unreachable when as many attempts in a row as there may be bring nothing.
         """
         failed = 0
         while True:
-            began = time.monotonic()
+            began = heard = time.monotonic()
             last: BeaconError = Unreachable(f"{path}: the stream ended before the session")
             try:
                 async for kind, data in self._stream(path, after):
+                    heard = time.monotonic()
+                    if kind == HEARTBEAT:
+                        continue
                     failed = 0
                     if kind == "end":
                         return
@@ -154,7 +158,7 @@ class Transport:
                 last = error
             except _LOST as error:
                 last = Unreachable(f"{path}: {type(error).__name__}")
-            failed = 1 if time.monotonic() - began > STEADY else failed + 1
+            failed = 1 if heard - began > STEADY else failed + 1
             if not last.retryable or failed >= self._attempts:
                 raise last
             await asyncio.sleep(_delay(failed, last))
@@ -174,6 +178,8 @@ class Transport:
                 fields = {name: value for name, _, value in (line.partition(": ") for line in block)}
                 if "event" in fields:
                     yield fields["event"], _document(fields.get("data", "").encode())
+                else:
+                    yield HEARTBEAT, {}
 
     def _open(self) -> ClientSession:
         if self._http is None:

@@ -23,7 +23,7 @@ from verifier.evidence import LogClaim
 from verifier.merkle import node_hash
 from verifier.note import Checkpoint, VerifierKey, open_note
 from verifier.session import collect
-from verifier.transcript import SignedCheckpoint, Transcript, document_bytes, parse_transcript
+from verifier.transcript import Event, SignedCheckpoint, Transcript, document_bytes, parse_transcript
 from verifier.verdict import State
 
 MAX_ROOTS: Final = 10_000
@@ -44,21 +44,27 @@ class Dishonest(Exception):  # noqa: N818 - it says what the service is
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """An entry that is in the log, by its signed checkpoint. data: its exact bytes; leaf: its hash, 32 bytes.
+    """An entry that is in the log, by its signed checkpoint.
 
     chain: the hash of its session's chain, one of the pinned ones, 32 bytes. received: when it was here, in ms of the
     caller's clock. document: what `verifier receipt` reads.
     """
 
-    index: int
-    entry: entries.Entry
-    leaf: bytes
-    data: bytes = field(repr=False)
+    event: Event
+    received: int
     document: bytes = field(repr=False)
     chain: bytes = field(repr=False)
-    received: int
     signed: SignedCheckpoint = field(repr=False)
-    proof: tuple[bytes, ...] = field(repr=False)
+
+    @property
+    def index(self) -> int:
+        """Its place in the log."""
+        return self.event.index
+
+    @property
+    def entry(self) -> entries.Entry:
+        """What it says."""
+        return self.event.entry
 
 
 def open_receipt(document: Json, key: VerifierKey, chains: Mapping[bytes, ChainInfo], received: int) -> Receipt:
@@ -72,11 +78,8 @@ def open_receipt(document: Json, key: VerifierKey, chains: Mapping[bytes, ChainI
     transcript = open_document(data, key, chains)
     if len(transcript.events) != 1:
         raise Dishonest("a receipt has one event", data)
-    event = transcript.events[0]
     chain = bytes.fromhex(str(transcript.info["hash"]))
-    return Receipt(
-        event.index, event.entry, event.leaf, event.data, data, chain, received, transcript.signed, event.proof
-    )
+    return Receipt(transcript.events[0], received, data, chain, transcript.signed)
 
 
 def open_document(data: bytes, key: VerifierKey, chains: Mapping[bytes, ChainInfo]) -> Transcript:
@@ -136,8 +139,8 @@ class LogView:
 
     def see(self, receipt: Receipt, floor: int) -> None:
         """Take note of a receipt's checkpoint and of the roots that it implies. Raises as `admit`."""
-        size = receipt.signed.checkpoint.size
-        implied = prefix_roots(receipt.leaf, receipt.index, size, receipt.proof)
+        event, size = receipt.event, receipt.signed.checkpoint.size
+        implied = prefix_roots(event.leaf, event.index, size, event.proof)
         self.admit(receipt.signed, floor, implied, receipt.document)
 
     def admit(self, signed: SignedCheckpoint, floor: int, implied: Mapping[int, bytes], document: bytes) -> None:

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
-from beacon.client_checks import Dishonest, Receipt
-from beacon.client_connection import Connection
-from beacon.client_facts import Facts
-from beacon.client_http import BeaconError
+from beacon.client import asked
+from beacon.client.asked import Check
+from beacon.client.connection import Connection
+from beacon.client.known import Known
+from beacon.client.log import Dishonest, Receipt
+from beacon.client.transport import BeaconError
 from verifier import entries
 from verifier.encoding import Json, encode_json, parse_document_json
 from verifier.errors import VerifierError
-from verifier.merkle import leaf_hash
-from verifier.transcript import Transcript
 from verifier.verdict import ClaimName, State, Verdict
 
 MAX_WAIT: Final = 30
 _ORDER: Final = ("sealed", "closed", "anchored", "called", "drawing")
 ENDED: Final = frozenset({"revealed", "void"})
-_HOSTS_OWN: Final = frozenset({ClaimName.OUTCOMES, ClaimName.CUSTODY})
-"""Claims that a host that holds the seed answers for, not the service."""
 
 
 class Record:
@@ -35,14 +33,15 @@ class Record:
     def __init__(self, connection: Connection, receipt: Receipt) -> None:
         seal = receipt.entry
         assert isinstance(seal, entries.Seal)
-        self.id: Final = receipt.leaf.hex()
+        self.id: Final = receipt.event.leaf.hex()
         self.seal: Final = seal
         self.receipt: Final = receipt
         self.chain: Final = connection.chains[seal.chain]
         self.proven: bool | None = None
         self._connection: Final = connection
-        self._facts: Final = Facts(receipt.leaf, receipt.index, seal, self.chain)
+        self._known: Final = Known(receipt.event, self.chain)
         self._taking: Final = asyncio.Lock()
+        self._doubting: Final = asyncio.Lock()
         self._path: Final = f"/v1/sessions/{self.id}"
         if seal.close_at is None:
             self._anchored(receipt.received)
@@ -60,24 +59,28 @@ class Record:
         """The verifier's verdict on the transcript, under the pinned log key and chains.
 
         Raises Dishonest if a claim that the service answers for FAILED, or an entry that there is a receipt of is not
-        in the transcript. Outcomes and custody of a host that holds the seed are the host's: look at the verdict.
+        in the transcript. The outcomes of a match whose host holds the seed are the host's: look at the verdict.
         """
-        known, floor = dict(self._facts.leaves), self._connection.log.size
+        known, floor = self._known.events, self._connection.log.size
         document = await self.transcript()
         received = self._connection.clock()
         transcript, verdict = await self._connection.document(document, floor, sandbox=sandbox)
         if transcript.events[0].leaf.hex() != self.id:
             raise Dishonest("the transcript is of another session", document)
-        shown = {event.index: event.leaf for event in transcript.events}
-        for index, leaf in known.items():
-            if shown.get(index) != leaf:
+        shown = {event.index: event.data for event in transcript.events}
+        for index, event in known.items():
+            if shown.get(index) != event.data:
                 raise Dishonest(f"entry {index}, of which there is a receipt, is not in the transcript", document)
-        excused = _HOSTS_OWN if self.seal.custody == "host" else frozenset()
+        hosts_own = self.seal.custody == "host" and self.seal.profile == "match"
         for claim in verdict.claims:
-            if claim.state == State.FAILED and claim.name not in excused:
+            if claim.state == State.FAILED and not (hosts_own and claim.name == ClaimName.OUTCOMES):
                 raise Dishonest(f"{claim.name}: {claim.text}", document)
-        await self._take_all(transcript)
-        if self._facts.close is not None:
+        drawn: Any = verdict.session["draws"]
+        if self.seal.profile == "live" and any(drawn.values()) and verdict[ClaimName.OUTCOMES].state == State.UNKNOWN:
+            raise Dishonest(f"a live draw that cannot be made again: {verdict[ClaimName.OUTCOMES].text}", document)
+        async with self._taking:
+            await asyncio.to_thread(self._known.learn, transcript.events)
+        if self._known.session.close is not None:
             self._anchored(received)
         return verdict
 
@@ -115,12 +118,16 @@ class Record:
         return state in states or state in ENDED or _ORDER.index(state) > last
 
     async def restore(self, kept: Sequence[tuple[int, bytes]]) -> None:
-        """Take what was kept of the session, (when, in ms; a receipt), and what the service has. Raises Dishonest."""
-        for received, data in kept:
-            receipt = await self._connection.receipt(parse_document_json(data), received, 0)
-            if receipt.index != self.receipt.index:
-                await self._fold(receipt)
+        """Take the session's transcript, with all that was kept of it: (when, in ms; a receipt). Raises Dishonest."""
+        receipts = [await self._connection.receipt(parse_document_json(data), received, 0) for received, data in kept]
+        for receipt in receipts:
+            if isinstance(receipt.entry, entries.Close):
+                self._anchored(receipt.received)
         await self.verify()
+        for receipt in receipts:
+            if not self._known.has(receipt.event):
+                text = f"entry {receipt.index}, of which a receipt was kept, is not in the transcript"
+                raise Dishonest(text, receipt.document)
 
     async def _take(
         self,
@@ -129,14 +136,11 @@ class Record:
         floor: int,
         *,
         new: bool = False,
-        check: Callable[[entries.Entry], object],
+        check: Check,
     ) -> Receipt:
         """A receipt of an answer: verified, asked for, in accord with all the others, kept."""
         receipt = await self._connection.receipt(document, received, floor, new=new)
-        try:
-            check(receipt.entry)
-        except Dishonest as error:
-            raise Dishonest(error.what, receipt.document) from error
+        check(receipt)
         if receipt.chain != self.seal.chain:
             raise Dishonest("the receipt names another chain than the seal", receipt.document)
         await self._fold(receipt)
@@ -144,46 +148,55 @@ class Record:
         return receipt
 
     async def _fold(self, receipt: Receipt) -> None:
-        entry = receipt.entry
-        if isinstance(entry, entries.Draw) and entry.draw is not None and receipt.index not in self._facts.leaves:
+        entry, event = receipt.entry, receipt.event
+        if isinstance(entry, entries.Draw) and entry.draw is not None and not self._known.has(event):
             await self._recompute(receipt, entry)
         async with self._taking:
-            await asyncio.to_thread(self._facts.take, receipt)
+            doubts = await asyncio.to_thread(self._known.take, event)
+        if doubts:
+            await self._decide(receipt)
         if isinstance(entry, entries.Close):
             self._anchored(receipt.received)
 
+    async def _decide(self, receipt: Receipt) -> None:
+        """Have the whole transcript decide, unless what was in doubt has been explained in the meantime."""
+        async with self._doubting:
+            async with self._taking:
+                doubts = await asyncio.to_thread(lambda: list(self._known.against(receipt.event)))
+            if not doubts:
+                return
+            try:
+                await self.verify()
+            except Dishonest as error:
+                text = f"entry {receipt.index}: {doubts[0].text}; {error.what}"
+                raise Dishonest(text, receipt.document) from error
+
     async def _recompute(self, receipt: Receipt, entry: entries.Draw) -> None:
         """Whether a live draw is what its call, its link and its round give. Raises Dishonest."""
-        if entry.draw not in self._facts.calls:
+        if self._known.session.call_of(entry.draw) is None:
             await self.verify()
-        call = self._facts.calls.get(entry.draw or 0)
+        call = self._known.session.call_of(entry.draw)
         if call is None:
             raise Dishonest(f"draw {entry.draw} was never called", receipt.document)
-        found = await self._connection.round(self.chain, call.round)
-        due = await asyncio.to_thread(self._facts.outcome_of, entry, found.signature)
+        found = await self._connection.round(self.chain, call.entry.round)
+        try:
+            due = await asyncio.to_thread(self._known.outcome, entry, found)
+        except VerifierError as error:
+            raise Dishonest(f"draw {entry.draw}: {error.message}", receipt.document) from error
         if due is None:
             await self.verify()
-            if receipt.index not in self._facts.leaves:
+            if not self._known.has(receipt.event):
                 raise Dishonest("a draw is not in the transcript", receipt.document)
-            return
-        if encode_json([due]) != encode_json(list(entry.outcomes)):
+        elif encode_json([due]) != encode_json(list(entry.outcomes)):
             raise Dishonest(f"draw {entry.draw} is {due}, the service says {entry.outcomes[0]}", receipt.document)
-
-    async def _take_all(self, transcript: Transcript) -> None:
-        def work() -> None:
-            for event in transcript.events:
-                if not isinstance(event.entry, entries.Round):
-                    self._facts.take(event)
-
-        async with self._taking:
-            await asyncio.to_thread(work)
 
     async def _logged(self, index: int, entry: entries.Entry, data: bytes) -> None:
         """An entry that a stream has shown: its receipt is fetched unless it was here before."""
-        if self._facts.leaves.get(index) == leaf_hash(data):
+        known = self._known.events.get(index)
+        if known is not None and known.data == data:
             return
         receipt = await self._receipt(index, rounds=isinstance(entry, entries.Round))
-        if receipt.data != data:
+        if receipt.event.data != data:
             raise Dishonest(f"entry {index} of the stream is not the one of its receipt", receipt.document)
 
     async def _receipt(self, index: int, *, rounds: bool = False) -> Receipt:
@@ -199,7 +212,7 @@ class Record:
             receipt = await self._connection.receipt(document, received, 0)
             await self._round_logged(receipt)
         else:
-            receipt = await self._take(document, received, 0, check=is_a(entries.SessionEntry))
+            receipt = await self._take(document, received, 0, check=asked.of(entries.SessionEntry))
         if receipt.index != index:
             raise Dishonest(f"the receipt of entry {receipt.index} where that of {index} is due", receipt.document)
         return receipt
@@ -208,9 +221,9 @@ class Record:
         entry = receipt.entry
         if not isinstance(entry, entries.Round) or entry.chain != self.seal.chain:
             raise Dishonest("the receipt is not that of a round of the session's chain", receipt.document)
-        if not self._facts.uses(entry.round):
+        if not self._known.uses(entry.round):
             await self.verify()
-        if not self._facts.uses(entry.round):
+        if not self._known.uses(entry.round):
             raise Dishonest(f"the session does not use round {entry.round}", receipt.document)
         found = await self._connection.round(self.chain, entry.round)
         if found.signature != entry.signature:
@@ -220,7 +233,7 @@ class Record:
     async def _confirm(self, view: Mapping[str, Any]) -> None:
         """Fetch the receipts of what has closed and ended the session, and its round, as far as they are not here."""
         for index in (view.get("close_index"), view.get("end_index")):
-            if type(index) is int and index not in self._facts.leaves:
+            if type(index) is int and index not in self._known.events:
                 await self._receipt(index)
         if view.get("state") == "anchored" and self.seal.round is not None:
             await self._connection.round(self.chain, self.seal.round)
@@ -228,14 +241,6 @@ class Record:
     def _anchored(self, received: int) -> None:
         if self.seal.round is not None and self.proven is None:
             self.proven = received < self.chain.time(self.seal.round)
-
-
-def is_a(kind: Any) -> Callable[[entries.Entry], None]:
-    def check(entry: entries.Entry) -> None:
-        if not isinstance(entry, kind):
-            raise Dishonest(f"the receipt is that of a {entry.type}")
-
-    return check
 
 
 def _event(data: Mapping[str, Any]) -> tuple[int, entries.Entry]:

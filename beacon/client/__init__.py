@@ -17,14 +17,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
-from beacon.client_checks import Dishonest, Receipt
-from beacon.client_connection import Connection
-from beacon.client_facts import check_seal
-from beacon.client_http import BeaconError, Transport, Unreachable, new_key
-from beacon.client_keys import make_chain, pseudonym, sign_contribution
-from beacon.client_session import Call, Roll, Session
+from beacon.client import asked
+from beacon.client.asked import CallContribution, DrawTerms, Participant, SealTerms
+from beacon.client.connection import Connection
+from beacon.client.keys import make_chain, pseudonym, sign_contribution
+from beacon.client.log import Dishonest, Receipt
+from beacon.client.session import Call, Roll, Session
+from beacon.client.transport import BeaconError, Transport, Unreachable, new_key
 from verifier import entries
 from verifier.drand import ChainInfo
 from verifier.encoding import parse_document_json
@@ -36,9 +37,13 @@ __all__ = [
     "Beacon",
     "BeaconError",
     "Call",
+    "CallContribution",
     "Dishonest",
+    "DrawTerms",
+    "Participant",
     "Receipt",
     "Roll",
+    "SealTerms",
     "Session",
     "Unreachable",
     "make_chain",
@@ -90,27 +95,36 @@ class Beacon:
     ) -> None:
         await self._connection.transport.__aexit__(kind, error, trace)
 
-    async def seal(self, *, recipes: Mapping[str, Any], key: str | None = None, **terms: Any) -> Session:
+    async def seal(self, *, key: str | None = None, **terms: Unpack[SealTerms]) -> Session:
         """Seal a session: in the log, as it was asked for, and against no rule, or this raises.
 
-        terms: the other fields of the request. key: an idempotency key of your own.
+        key: an idempotency key of your own.
         """
-        connection, asked = self._connection, {"recipes": dict(recipes), **terms}
-        floor = connection.log.size
-        answer = await connection.transport.post("/v1/sessions", asked, key=key or new_key())
-        return await self._sealed(answer, connection.clock(), floor, asked, new=key is None)
+        connection, floor = self._connection, self._connection.log.size
+        answer = await connection.transport.post("/v1/sessions", terms, key=key or new_key())
+        return await self._sealed(answer, connection.clock(), floor, terms, new=key is None)
 
-    async def seal_all(self, terms: Sequence[Mapping[str, Any]], *, key: str | None = None) -> list[Session]:
-        """Seal up to 100 sessions, all or none, in order: `recipes` and the other fields of each."""
-        connection, asked = self._connection, [dict(item) for item in terms]
-        floor = connection.log.size
-        answer = await connection.transport.post("/v1/batch/seals", {"sessions": asked}, key=key or new_key())
-        received, items = connection.clock(), answer.get("sessions")
-        if not isinstance(items, list) or len(items) != len(asked):
-            raise Dishonest("not as many sessions as were asked for")
+    async def seal_all(self, terms: Sequence[SealTerms], *, key: str | None = None) -> list[Session]:
+        """Seal up to 100 sessions, all or none, in order."""
+        floor = self._connection.log.size
+        items, received = await self._batch("seals", "sessions", terms, key)
         return [
             await self._sealed(item, received, floor, one, new=key is None)
-            for item, one in zip(items, asked, strict=True)
+            for item, one in zip(items, terms, strict=True)
+        ]
+
+    async def draw_all(
+        self, draws: Sequence[tuple[Session, DrawTerms]], *, key: str | None = None
+    ) -> list[Call | list[Roll]]:
+        """Draw from, or call, up to 100 sessions, all or none, in order: a list of rolls of each match, a Call else."""
+        for session, _ in draws:
+            await session.ready()
+        floor = self._connection.log.size
+        bodies = [{"session": session.id, **terms} for session, terms in draws]
+        items, received = await self._batch("draws", "draws", bodies, key)
+        return [
+            await session.answered(item, received, floor, terms, None, new=key is None)
+            for item, (session, terms) in zip(items, draws, strict=True)
         ]
 
     async def session(self, session: str) -> Session:
@@ -145,39 +159,48 @@ class Beacon:
         """The public ledger of a host."""
         return await self._connection.transport.get(f"/v1/hosts/{host}")
 
-    async def _sealed(self, said: Any, received: int, floor: int, asked: Mapping[str, Any], *, new: bool) -> Session:
+    async def _batch(
+        self, what: str, name: str, bodies: Sequence[Mapping[str, Any]], key: str | None
+    ) -> tuple[list[Any], int]:
+        """The answers to a batch, one for each of the bodies, and when they came."""
+        answer = await self._connection.transport.post(f"/v1/batch/{what}", {name: list(bodies)}, key=key or new_key())
+        items, received = answer.get(name), self._connection.clock()
+        if not isinstance(items, list) or len(items) != len(bodies):
+            raise Dishonest("not as many answers as were asked for")
+        return items, received
+
+    async def _sealed(self, said: Any, received: int, floor: int, terms: Mapping[str, Any], *, new: bool) -> Session:
         connection, answer = self._connection, said if isinstance(said, dict) else {}
         receipt = await connection.receipt(answer.get("receipt"), received, floor, new=new)
         seal = _seal(receipt, str(answer.get("session")))
-        try:
-            check_seal(seal, asked, connection.chains[seal.chain])
-            self._check_host(receipt.index, seal)
-        except Dishonest as error:
-            raise Dishonest(error.what, receipt.document) from error
-        verdict = await asyncio.to_thread(connection.verdict, receipt.document)
+        asked.seal(terms, connection.chains[seal.chain])(receipt)
+        self._check_host(receipt, seal)
+        verdict = await connection.verdict(receipt.document, [receipt.event])
         for claim in verdict.claims:
             if claim.state == State.FAILED:
                 raise Dishonest(f"the seal breaks a rule: {claim.text}", receipt.document)
-        await connection.keep(receipt.leaf.hex(), receipt)
+        await connection.keep(receipt.event.leaf.hex(), receipt)
         return Session(connection, receipt)
 
-    def _check_host(self, index: int, seal: entries.Seal) -> None:
+    def _check_host(self, receipt: Receipt, seal: entries.Seal) -> None:
         if self._host is not None and seal.host != self._host:
-            raise Dishonest(f"sealed for the host {seal.host}, not for {self._host}")
+            raise Dishonest(f"sealed for the host {seal.host}, not for {self._host}", receipt.document)
         if self._sandbox not in {None, seal.sandbox}:
-            raise Dishonest("sealed as a test" if seal.sandbox else "sealed as a game, not as a test")
+            text = "sealed as a test" if seal.sandbox else "sealed as a game, not as a test"
+            raise Dishonest(text, receipt.document)
         last_index, last_number = self._seals.get(seal.host, (-1, 0))
-        if index > last_index:
+        if receipt.index > last_index:
             if seal.host_seq <= last_number:
-                raise Dishonest(f"the host's seal {seal.host_seq} comes after its seal {last_number}")
-            self._seals[seal.host] = index, seal.host_seq
+                text = f"the host's seal {seal.host_seq} comes after its seal {last_number}"
+                raise Dishonest(text, receipt.document)
+            self._seals[seal.host] = receipt.index, seal.host_seq
 
 
 def _seal(receipt: Receipt, session: str) -> entries.Seal:
     seal = receipt.entry
     if not isinstance(seal, entries.Seal):
         raise Dishonest(f"the receipt is of a {seal.type}", receipt.document)
-    if receipt.leaf.hex() != session:
+    if receipt.event.leaf.hex() != session:
         raise Dishonest("the session is not named by its seal", receipt.document)
     if seal.chain != receipt.chain:
         raise Dishonest("the receipt names another chain than the seal", receipt.document)

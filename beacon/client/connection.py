@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from beacon.client_checks import Dishonest, LogView, Receipt, Shelf, open_document, open_receipt
-from beacon.client_http import BeaconError, Transport
+from beacon.client.log import Dishonest, LogView, Receipt, Shelf, open_document, open_receipt
+from beacon.client.transport import BeaconError, Transport
+from verifier import entries
 from verifier.bls.verify import best_backend
 from verifier.check import Trust, check
-from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
+from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round, verify_rounds
 from verifier.encoding import Json, parse_hex
-from verifier.errors import FormatError, VerifierError
+from verifier.errors import FormatError
 from verifier.note import VerifierKey
-from verifier.transcript import Transcript
+from verifier.transcript import Event, Transcript
 from verifier.verdict import Verdict
 
-MAX_ROUNDS: Final = 1_024
+MAX_ROUNDS: Final = entries.MAX_LINKS
 ROUND_SECONDS: Final = 60
 """How long the service holds a request for a round that is not in yet."""
 
@@ -79,19 +80,21 @@ class Connection:
 
     async def document(self, data: bytes, floor: int, *, sandbox: bool) -> tuple[Transcript, Verdict]:
         """A transcript and what the verifier says of it. Raises Dishonest where it is not in the log."""
-
-        def work() -> tuple[Transcript, Verdict]:
-            return open_document(data, self.log.key, self.chains), self.verdict(data, sandbox=sandbox)
-
-        transcript, verdict = await asyncio.to_thread(work)
+        transcript = await asyncio.to_thread(open_document, data, self.log.key, self.chains)
         self.log.admit(transcript.signed, floor, {}, data)
-        return transcript, verdict
+        return transcript, await self.verdict(data, transcript.events, sandbox=sandbox)
 
-    def verdict(self, document: bytes, *, sandbox: bool = False) -> Verdict:
-        """What the verifier says of a document with the pinned keys, in as long as that takes. Raises Dishonest."""
+    async def verdict(self, document: bytes, events: Sequence[Event], *, sandbox: bool = False) -> Verdict:
+        """What the verifier says of a document with the pinned keys; the rounds in its events are verified together.
+
+        Raises Dishonest, also for a round that is not its chain's.
+        """
+        for chain, stated in _rounds_of(events).items():
+            if chain in self.chains:
+                await self.verified(self.chains[chain], stated, document)
         trust = Trust(log_key=self.log.key, chains=self.chains, sandbox=sandbox)
         try:
-            return check(document, trust, lambda chain, stated: verify_round(chain, stated, best_backend()))
+            return await asyncio.to_thread(check, document, trust, self._verify)
         except FormatError as error:
             raise Dishonest(f"not a document of the protocol: {error.message}", document) from error
 
@@ -101,26 +104,41 @@ class Connection:
         lock = self._asking.setdefault(name, asyncio.Lock())
         try:
             async with lock:
-                return self._rounds.get(name) or await self.verified(chain, await self._stated(chain, number))
+                known = self._rounds.get(name)
+                if known is None:
+                    (known,) = await self.verified(chain, [await self._stated(chain, number)])
+                return known
         finally:
             if self._asking.get(name) is lock:
                 del self._asking[name]
 
-    async def verified(self, chain: ChainInfo, stated: Round) -> VerifiedRound:
-        """A stated round, verified and remembered. Raises Dishonest."""
-        known = self._rounds.get((chain.hash, stated.round))
-        if known is not None and known.signature == stated.signature:
-            return known
-        try:
-            found = await asyncio.to_thread(verify_round, chain, stated, best_backend())
-        except VerifierError as error:
-            raise Dishonest(f"round {stated.round} is not the chain's: {error.message}") from error
-        if known is not None:
-            raise Dishonest(f"round {stated.round} has two signatures: the chain is broken")
-        self._rounds[chain.hash, stated.round] = found
+    async def verified(
+        self, chain: ChainInfo, stated: Sequence[Round], document: bytes | None = None
+    ) -> list[VerifiedRound]:
+        """Rounds, verified together on the best backend, and remembered. Raises Dishonest, with the document."""
+        new = [one for one in stated if not self._has(chain, one)]
+        found = {one: self._rounds[chain.hash, one.round] for one in stated if one not in new}
+        checked = await asyncio.to_thread(verify_rounds, chain, new, best_backend()) if new else []
+        for one, outcome in zip(new, checked, strict=True):
+            if not isinstance(outcome, VerifiedRound):
+                text = f"round {one.round} is not the chain's: {outcome.message}"
+                raise Dishonest(text, document) from outcome
+            if self._rounds.setdefault((chain.hash, one.round), outcome).signature != one.signature:
+                raise Dishonest(f"round {one.round} has two signatures: the chain is broken", document)
+            found[one] = outcome
         while len(self._rounds) > MAX_ROUNDS:
             self._rounds.popitem(last=False)
-        return found
+        return [found[one] for one in stated]
+
+    def _has(self, chain: ChainInfo, stated: Round) -> bool:
+        known = self._rounds.get((chain.hash, stated.round))
+        return known is not None and (known.signature, known.previous_signature) == (
+            stated.signature,
+            stated.previous_signature,
+        )
+
+    def _verify(self, chain: ChainInfo, stated: Round) -> object:
+        return self._has(chain, stated) or verify_round(chain, stated, best_backend())
 
     async def _stated(self, chain: ChainInfo, number: int) -> Round:
         path = f"/v1/chains/{chain.hash.hex()}/rounds/{number}"
@@ -134,6 +152,21 @@ class Connection:
             except BeaconError as error:
                 if error.code != "round-unknown":
                     raise
+
+
+def _rounds_of(events: Sequence[Event]) -> dict[bytes, list[Round]]:
+    """What the events state of rounds, by chain."""
+    stated: dict[bytes, list[Round]] = {}
+    for event in events:
+        entry = event.entry
+        if isinstance(entry, entries.Round):
+            found = Round(entry.round, entry.signature, entry.previous_signature)
+            stated.setdefault(entry.chain, []).append(found)
+        elif isinstance(entry, entries.Seal):
+            after = entry.after
+            found = Round(after.round, after.signature, after.previous_signature)
+            stated.setdefault(entry.chain, []).append(found)
+    return stated
 
 
 def _round(document: Mapping[str, Any], number: int) -> Round:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Unpack, overload
 
-from beacon.client_checks import Dishonest, Receipt
-from beacon.client_connection import Connection
-from beacon.client_facts import check_call, check_contribution, check_draw
-from beacon.client_http import BeaconError, new_key
-from beacon.client_record import ENDED, MAX_WAIT, Record, is_a
+from beacon.client import asked
+from beacon.client.asked import Check, Said
+from beacon.client.connection import Connection
+from beacon.client.log import Dishonest, Receipt
+from beacon.client.record import ENDED, MAX_WAIT, Record
+from beacon.client.transport import BeaconError, new_key
 from verifier import entries
-from verifier.draws import Outcome, redraw
+from verifier.draws import Outcome
 from verifier.encoding import Json
 from verifier.errors import VerifierError
-from verifier.seeds import binding, sha256
-
-Check = Callable[[entries.Entry], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Call:
     in_time: bool
     receipt: Receipt = field(repr=False)
     request: Mapping[str, Any] = field(repr=False)
-    key: str = field(repr=False)
+    key: str | None = field(repr=False)
 
     async def drawn(self) -> Roll:
         """The draw, once its round is in: recomputed here before it is returned. Cancel it freely, and ask again."""
@@ -73,11 +71,9 @@ class Session(Record):
         if signature is not None:
             said["signature"] = signature.hex()
         _, received, answer = await self._post("contributions", said, new_key(), token=join)
-        receipt = await self._take(
-            answer.get("receipt"), received, 0, check=lambda entry: check_contribution(entry, said)
-        )
+        receipt = await self._take(answer.get("receipt"), received, 0, check=asked.contribution(said))
         if "close_receipt" in answer:
-            await self._take(answer["close_receipt"], received, 0, check=is_a(entries.Close))
+            await self._take(answer["close_receipt"], received, 0, check=asked.of(entries.Close))
         return receipt
 
     async def join_tokens(self, *participants: str) -> dict[str, str]:
@@ -88,55 +84,63 @@ class Session(Record):
             raise BeaconError(0, {"code": "unreadable", "detail": "not the tokens that were asked for"})
         return {name: str(token) for name, token in tokens.items()}
 
+    @overload
+    async def roll(self, recipe: str, *, key: str | None = None, **said: Unpack[Said]) -> Roll: ...
+
+    @overload
+    async def roll(self, recipe: str, *, count: int, key: str | None = None, **said: Unpack[Said]) -> list[Roll]: ...
+
     async def roll(
-        self,
-        recipe: str,
-        *,
-        purpose: str = "",
-        count: int = 1,
-        contributions: Sequence[Mapping[str, str]] = (),
-        key: str | None = None,
-        **said: Any,
-    ) -> Any:
-        """Draw, whatever the profile: a Roll (live, or one draw of a match), or a list of `count` (match).
+        self, recipe: str, *, count: int | None = None, key: str | None = None, **said: Unpack[Said]
+    ) -> Roll | list[Roll]:
+        """Draw, whatever the profile; in a match also `count` draws at once, then as a list.
 
-        In a live session this calls, waits for the round, and verifies the draw. contributions: for this call alone,
-        `{"participant", "entropy", "signature"?}` in hex; said: `n` and `draw`, as the participants signed them, or a
-        host's own `outcomes` (`claims`). key: an idempotency key of your own.
+        In a live session this calls, waits for the round, and verifies the draw. key: an idempotency key of your own.
         """
-        if self.seal.profile == "match":
-            rolls = await self._roll_match({"recipe": recipe, "purpose": purpose, "count": count, **said}, key)
-            return rolls[0] if count == 1 else rolls
-        return await (await self.call(recipe, purpose=purpose, contributions=contributions, key=key, **said)).drawn()
+        if self.seal.profile == "live":
+            if count is not None:
+                raise ValueError("a live session is called draw by draw")
+            return await (await self.call(recipe, key=key, **said)).drawn()
+        if count is None and len(said.get("outcomes", ())) > 1:
+            raise ValueError("several outcomes are for a `count` of draws")
+        found = await self._ask({"recipe": recipe, "count": 1 if count is None else count, **said}, key)
+        assert isinstance(found, list)
+        return found[0] if count is None else found
 
-    async def call(
-        self,
-        recipe: str,
-        *,
-        purpose: str = "",
-        contributions: Sequence[Mapping[str, str]] = (),
-        key: str | None = None,
-        **said: Any,
-    ) -> Call:
+    async def call(self, recipe: str, *, key: str | None = None, **said: Unpack[Said]) -> Call:
         """Live: call the next draw. It returns once the call is in the log, with its receipt; then await `drawn()`."""
-        body: dict[str, Any] = {"recipe": recipe, "purpose": purpose, **said}
-        body |= {"contributions": [dict(item) for item in contributions]} if contributions else {}
-        if self.seal.close_at is not None and self._facts.close is None:
-            await self._closed()
-        name = key or new_key()
-        floor, received, answer = await self._post("draws", body, name)
-        receipt = await self._take(
-            _one(answer, 0), received, floor, new=key is None, check=lambda entry: check_call(entry, body)
-        )
+        await self.ready()
+        found = await self._ask({"recipe": recipe, **said}, key)
+        assert isinstance(found, Call)
+        return found
+
+    async def ready(self) -> None:
+        """Wait until a live session takes calls: S stands in the close, by the last contribution or the deadline."""
+        if self.seal.profile == "match" or self.seal.close_at is None or self._known.session.close is not None:
+            return
+        shown = await self.until("closed", "called", "drawing")
+        if self._known.session.close is None:
+            raise _ended(shown)
+
+    async def answered(
+        self, said: Any, received: int, floor: int, body: Mapping[str, Any], key: str | None, *, new: bool
+    ) -> Call | list[Roll]:
+        """What the answer to a draw or a call holds, verified. key: of the request for this session alone."""
+        answer = said if isinstance(said, dict) else {}
+        if answer.get("session") != self.id:
+            raise Dishonest("the answer is about another session")
+        check = asked.call(body) if self.seal.profile == "live" else asked.draw(body)
+        receipt = await self._take(_one(answer, 0), received, floor, new=new, check=check)
         entry = receipt.entry
-        assert isinstance(entry, entries.Call)
+        if not isinstance(entry, entries.Call):
+            return _rolls(receipt, answer)
         shown = {"draw": entry.draw, "recipe": entry.recipe, "n": entry.n, "round": entry.round}
         _agrees(answer.get("call"), shown, receipt)
         due = self.chain.time(entry.round)
         in_time = received < due
         if not in_time and entry.draw not in self.unproven:
             self.unproven.append(entry.draw)
-        return Call(self, entry, due, in_time, receipt, body, name)
+        return Call(self, entry, due, in_time, receipt, body, key)
 
     async def next_call(self, recipe: str) -> tuple[int, int]:
         """(draw, n) of the next call of a recipe, for signatures: by the service, which refuses other numbers."""
@@ -148,73 +152,66 @@ class Session(Record):
         return calls + 1, n + 1
 
     async def drawn(self, call: Call) -> Roll:
-        """As `Call.drawn`: the same request once more, which is answered with the draw."""
+        """As `Call.drawn`: the same request once more, which is answered with the draw; of a batch, by its events."""
+        k = call.entry.draw
+        if call.key is None:
+            async for event in self.events(call.receipt.index):
+                entry = self._known.events[event["index"]].entry if event["type"] == "draw" else None
+                if isinstance(entry, entries.Draw) and entry.draw == k:
+                    return Roll(entry.recipe, entry.n, entry.outcomes[0], k, call.entry.round, call.in_time)
+            raise _ended(await self.state())
         while True:
             began = time.monotonic()
             _, received, answer = await self._post("draws", call.request, call.key, wait=MAX_WAIT)
-            await self._take(_one(answer, 0), received, 0, check=is_a(entries.Call))
+            await self._take(_one(answer, 0), received, 0, check=asked.of(entries.Call, draw=k))
             if "outcomes" in answer:
-                receipt = await self._take(_one(answer, 1), received, 0, check=_draw_of(call.entry.draw, None))
-                (roll,) = _rolls(receipt, answer)
-                return Roll(roll.recipe, roll.n, roll.outcome, call.entry.draw, call.entry.round, call.in_time)
+                check = asked.of(entries.Draw, draw=k)
+                (roll,) = _rolls(await self._take(_one(answer, 1), received, 0, check=check), answer)
+                return replace(roll, round=call.entry.round, in_time=call.in_time)
             if answer.get("state") in ENDED:
-                detail = f"{answer['state']}: {answer.get('reason')}"
-                raise BeaconError(409, {"code": "session-void", "detail": detail})
+                raise _ended(answer)
             await asyncio.sleep(max(0.0, began + 1 - time.monotonic()))
 
     async def claims(self, recipe: str, seed: bytes, *, count: int = 1) -> list[Outcome]:
         """Custody `host`, match: what your seed (32 bytes) gives for the next draws, for `roll(..., outcomes=...)`."""
-        number, rule = self.seal.round, self.seal.recipes[recipe]
+        number = self.seal.round
         assert number is not None, "a match has a round"
         found = await self._connection.round(self.chain, number)
-        if self._facts.digest is None:
+        if self._known.digest is None:
             await self.verify()
-        digest, first = self._facts.digest, self._facts.next_n(recipe)
-        if digest is None:
-            raise BeaconError(409, {"code": "not-closed", "detail": "the contributions are not closed"})
-        bound = binding(digest, 0, (), number, sha256(found.signature))
-
-        def work() -> list[Outcome]:
-            return [redraw(seed, bound, recipe, rule, n)[0] for n in range(first, first + count)]
-
         try:
-            return await asyncio.to_thread(work)
+            outcomes = await asyncio.to_thread(self._known.next_outcomes, recipe, seed, found, count)
         except VerifierError as error:
             raise BeaconError(409, {"code": "draw-past-end-of-deck", "detail": error.message}) from error
+        if outcomes is None:
+            raise BeaconError(409, {"code": "not-closed", "detail": "the contributions are not closed"})
+        return outcomes
 
     async def hand_in(self, k: int, link: bytes) -> Any:
         """Custody `host`, live: link k (32 bytes) of your chain, once its round is in. Gives the outcome, recomputed.
 
         It waits for the round, and may be asked again: the same link is the same request.
         """
-        call = self._facts.calls.get(k)
+        call = self._known.session.call_of(k)
         if call is not None:
-            await self._connection.round(self.chain, call.round)
+            await self._connection.round(self.chain, call.entry.round)
         body = {"draw": k, "link": link.hex()}
         _, received, answer = await self._post("links", body, f"link-{self.id}-{k}")
-        receipt = await self._take(_one(answer, 0), received, 0, check=_draw_of(k, link))
+        receipt = await self._take(_one(answer, 0), received, 0, check=asked.of(entries.Draw, draw=k, seed=link))
         return _rolls(receipt, answer)[0].outcome
 
     async def reveal(self, seed: bytes | None = None) -> dict[str, Any]:
         """End the session. seed: of a match whose host holds it, 32 bytes."""
-        return await self._end("reveal", {} if seed is None else {"seed": seed.hex()}, is_a(entries.Reveal))
+        return await self._end("reveal", {} if seed is None else {"seed": seed.hex()}, asked.of(entries.Reveal))
 
     async def void(self) -> dict[str, Any]:
         """Give the session up before its round exists, or its first call."""
-        return await self._end("void", {"reason": "host"}, _void_of_host)
+        return await self._end("void", {"reason": "host"}, asked.of(entries.Void, reason="host"))
 
-    async def _roll_match(self, body: Mapping[str, Any], key: str | None) -> list[Roll]:
-        floor, received, answer = await self._post("draws", body, key or new_key())
-        receipt = await self._take(
-            _one(answer, 0), received, floor, new=key is None, check=lambda entry: check_draw(entry, body)
-        )
-        return _rolls(receipt, answer)
-
-    async def _closed(self) -> None:
-        """S stands in the close, which may have come about by another's contribution, or by its deadline."""
-        shown = await self.until("closed", "called", "drawing")
-        if self._facts.close is None:
-            raise BeaconError(409, {"code": "session-void", "detail": f"{shown['state']}: {shown.get('reason')}"})
+    async def _ask(self, body: Mapping[str, Any], key: str | None) -> Call | list[Roll]:
+        name = key or new_key()
+        floor, received, answer = await self._post("draws", body, name)
+        return await self.answered(answer, received, floor, body, name, new=key is None)
 
     async def _end(self, what: str, body: Mapping[str, Any], check: Check) -> dict[str, Any]:
         floor, received, answer = await self._post(what, body, new_key())
@@ -233,19 +230,6 @@ class Session(Record):
         return floor, received, answer
 
 
-def _draw_of(k: int, link: bytes | None) -> Check:
-    def check(entry: entries.Entry) -> None:
-        if not isinstance(entry, entries.Draw) or entry.draw != k or link not in {None, entry.seed}:
-            raise Dishonest(f"the receipt is not that of draw {k}")
-
-    return check
-
-
-def _void_of_host(entry: entries.Entry) -> None:
-    if not isinstance(entry, entries.Void) or entry.reason != "host":
-        raise Dishonest("the receipt is not that of the host's void")
-
-
 def _rolls(receipt: Receipt, answer: Mapping[str, Any]) -> list[Roll]:
     """The draws of a receipt, with which the answer's own words have to agree."""
     entry = receipt.entry
@@ -257,6 +241,10 @@ def _rolls(receipt: Receipt, answer: Mapping[str, Any]) -> list[Roll]:
 def _agrees(said: Any, due: Mapping[str, Any], receipt: Receipt) -> None:
     if not isinstance(said, dict) or any(said.get(name, receipt) != value for name, value in due.items()):
         raise Dishonest("the answer says something else than its receipt", receipt.document)
+
+
+def _ended(shown: Mapping[str, Any]) -> BeaconError:
+    return BeaconError(409, {"code": "session-void", "detail": f"{shown.get('state')}: {shown.get('reason')}"})
 
 
 def _one(answer: Mapping[str, Any], place: int) -> Json:
