@@ -435,8 +435,9 @@ async def test_a_draw_of_the_wrong_shape_that_is_in_the_log(tmp_path, monkeypatc
         await arrive(made, ROUND)
         between.alter = lying("draw", put(outcomes=outcomes))
         between.seen.clear()
-        with pytest.raises(Dishonest, match="no outcome of a recipe"):
+        with pytest.raises(Dishonest, match="no outcome of a recipe") as caught:
             await session.roll("turn")
+        assert parse_transcript(caught.value.document).events[0].entry.outcomes == tuple(outcomes)
         assert not [path for _, path, _ in between.seen if path.endswith("/transcript")]
 
 

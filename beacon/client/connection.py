@@ -116,8 +116,8 @@ class Connection:
         self, chain: ChainInfo, stated: Sequence[Round], document: bytes | None = None
     ) -> list[VerifiedRound]:
         """Rounds, verified together on the best backend, and remembered. Raises Dishonest, with the document."""
-        new = [one for one in stated if not self._has(chain, one)]
-        found = {one: self._rounds[chain.hash, one.round] for one in stated if one not in new}
+        found = {one: self._rounds[chain.hash, one.round] for one in stated if self._has(chain, one)}
+        new = [one for one in dict.fromkeys(stated) if one not in found]
         checked = await asyncio.to_thread(verify_rounds, chain, new, best_backend()) if new else []
         for one, outcome in zip(new, checked, strict=True):
             if not isinstance(outcome, VerifiedRound):

@@ -111,7 +111,8 @@ class Known:
 
     def uses(self, number: int) -> bool:
         """Whether the session uses a round of its chain, as far as is known here."""
-        return number in {self._seal.entry.round, *(call.entry.round for call in self.session.calls.values())}
+        calls = list(self.session.calls.values())
+        return number in {self._seal.entry.round, *(call.entry.round for call in calls)}
 
     def outcome(self, drawn: entries.Draw, found: VerifiedRound) -> Outcome | None:
         """The outcome of a live draw, from its link and its round; None where what it rests on is not all known here.

@@ -149,10 +149,13 @@ class Record:
 
     async def _fold(self, receipt: Receipt) -> None:
         entry, event = receipt.entry, receipt.event
-        if isinstance(entry, entries.Draw) and entry.draw is not None and not self._known.has(event):
+        if isinstance(entry, entries.Draw) and entry.draw is not None and event.index not in self._known.events:
             await self._recompute(receipt, entry)
-        async with self._taking:
-            doubts = await asyncio.to_thread(self._known.take, event)
+        try:
+            async with self._taking:
+                doubts = await asyncio.to_thread(self._known.take, event)
+        except Dishonest as error:
+            raise Dishonest(error.what, receipt.document) from error
         if doubts:
             await self._decide(receipt)
         if isinstance(entry, entries.Close):
