@@ -72,8 +72,9 @@ async def world(path, monkeypatch, between=Between, **options):
 
 
 async def rolled(made, session, recipe="turn", **said):
-    """Roll while the rounds come."""
-    rolling = asyncio.create_task(session.roll(recipe, **said))
+    """Call, and then let the rounds come."""
+    call = await session.call(recipe, **said)
+    rolling = asyncio.create_task(call.drawn())
     while not rolling.done():
         await asyncio.sleep(0.02)
         state = made.book.get(bytes.fromhex(session.id))
