@@ -14,6 +14,7 @@ from beacon.web import (
     host_routes,
     log_routes,
     rates,
+    sending,
     session_routes,
     waits,
     webhook_routes,
@@ -29,6 +30,7 @@ def build_web(settings: Settings) -> web.Application:
     app[rates.RATES] = rates.Rates(settings.rates, settings.listen.trusted_proxies)
     app.on_response_prepare.append(add_headers)
     app[waits.SEATS] = waits.Seats(settings.waiting.listeners, settings.waiting.listeners_per_address)
+    app[sending.HELD] = sending.Held()
     app.on_shutdown.append(chain_routes.release)
     app.on_shutdown.append(waits.release)
     for module in (

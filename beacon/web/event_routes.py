@@ -17,6 +17,7 @@ from beacon.sessions.trail import Event, Trail
 from beacon.store.errors import StoreError
 from beacon.web import waits
 from beacon.web.openapi import AFTER, DECIMAL, JSON, WAITING, Answer, Parameter, describe
+from beacon.web.rates import count_more
 from beacon.web.requests import session_id
 from beacon.web.schemas import EntryType
 from beacon.web.services import SERVICES
@@ -25,6 +26,8 @@ from verifier.encoding import encode_json
 HEARTBEAT_SECONDS: Final = 15.0
 DRAIN_SECONDS: Final = 10.0
 """How long a reader may leave a full buffer unread before its stream is cut."""
+EVENTS_A_REQUEST: Final = 8
+"""Of those that are read at a step: more than as many count as more requests, since they cost as much."""
 RETRY_MS: Final = 2_000
 LAST_EVENT_ID: Final = "Last-Event-ID"
 
@@ -92,6 +95,7 @@ async def _follow(
 ) -> None:
     waiting = request.app[SERVICES].waiting
     while not watch.over:
+        count_more(request, len(found) // EVENTS_A_REQUEST)
         for event in found:
             await _write(response, encode(event))
         if trail.ended:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from beacon.errors import ApiError
 from beacon.log.tiles import tile_bytes
+from beacon.web import sending
 from beacon.web.openapi import Answer, describe
 from beacon.web.services import SERVICES
 from verifier.errors import FormatError
@@ -38,7 +39,7 @@ routes: Final = web.RouteTableDef()
     },
     errors=("not-found",),
 )
-async def resource(request: web.Request) -> web.Response:
+async def resource(request: web.Request) -> web.StreamResponse:
     """The checkpoint, the log's public key, a tile of hashes or a bundle of entries."""
     raw = request.raw_path
     path = raw.removeprefix(PREFIX)
@@ -51,7 +52,7 @@ async def resource(request: web.Request) -> web.Response:
     return await _tile(request, path)
 
 
-async def _tile(request: web.Request, path: str) -> web.Response:
+async def _tile(request: web.Request, path: str) -> web.StreamResponse:
     try:
         tile = parse_tile_path(path)
     except FormatError as error:
@@ -61,7 +62,8 @@ async def _tile(request: web.Request, path: str) -> web.Response:
     data = await log.read(lambda db: tile_bytes(db, tile, size))
     if data is None:
         raise _absent()
-    return web.Response(body=data, content_type="application/octet-stream", headers={"Cache-Control": IMMUTABLE})
+    headers: dict[str, str] = {hdrs.CONTENT_TYPE: "application/octet-stream", hdrs.CACHE_CONTROL: IMMUTABLE}
+    return await sending.send(request, data, headers)
 
 
 def _text(text: str, caching: str) -> web.Response:

@@ -21,6 +21,8 @@ from beacon.web.services import SERVICES
 
 BACKLOG: Final = 128
 WATCH_SECONDS: Final = 0.2
+IDLE_SECONDS: Final = 120.0
+"""How long a connection may be without a request whose head is whole: longer than proxies keep one that is idle."""
 GC_THRESHOLDS: Final = (20_000, 10, 50)
 
 _logger = logs.get(__name__)
@@ -72,7 +74,8 @@ async def listening(app: web.Application, host: str, port: int, shutdown_ms: int
         assert server is not None
         requests = app[REQUESTS]
         server.request_handler = answering(server.request_handler, requests)
-        connect = partial(Connection, server, requests, loop=loop, access_log=None, auto_decompress=False)
+        options = {"keepalive_timeout": IDLE_SECONDS, "access_log": None, "auto_decompress": False}
+        connect = partial(Connection, server, requests, loop=loop, **options)
         listener = await loop.create_server(connect, host, port, backlog=BACKLOG)
         try:
             yield _url(*listener.sockets[0].getsockname()[:2])

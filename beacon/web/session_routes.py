@@ -20,7 +20,7 @@ from beacon.sessions.requests import (
     VoidRequest,
     Written,
 )
-from beacon.web import waits
+from beacon.web import sending, waits
 from beacon.web.openapi import (
     AFTER,
     DRAWN,
@@ -35,11 +35,15 @@ from beacon.web.openapi import (
     Answer,
     describe,
 )
+from beacon.web.rates import count_more
 from beacon.web.requests import authenticate, idempotency_key, join_token, read_model, session_id
 from beacon.web.schemas import Contributed, Document, Drawn, JoinTokens, Receipted, Session
 from beacon.web.services import SERVICES
 from verifier.encoding import encode_json, parse_decimal
 from verifier.errors import FormatError
+
+BYTES_A_REQUEST: Final = 16 * 1024
+"""Of a transcript: what is longer counts as more requests, since it costs as much."""
 
 routes: Final = web.RouteTableDef()
 
@@ -240,10 +244,11 @@ async def receipt(request: web.Request) -> web.Response:
 
 @routes.get("/v1/sessions/{session}/transcript")
 @describe("Sessions", answers={200: Answer("The transcript.", Document)}, errors=("session-unknown",))
-async def transcript(request: web.Request) -> web.Response:
+async def transcript(request: web.Request) -> web.StreamResponse:
     """The document that `verifier check` takes: the session's entries with their proofs."""
     document = await request.app[SERVICES].sessions.transcript(session_id(request))
-    return web.Response(body=document, content_type="application/json", charset="utf-8")
+    count_more(request, len(document) // BYTES_A_REQUEST)
+    return await sending.send(request, document, {hdrs.CONTENT_TYPE: "application/json; charset=utf-8"})
 
 
 def json_response(value: dict[str, Any], *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
