@@ -152,6 +152,23 @@ async def test_forwarded_addresses_count_where_the_proxy_is_trusted(tmp_path, pr
         assert found == statuses
 
 
+@pytest.mark.parametrize("joins", [False, True])
+async def test_one_address_cannot_fill_an_open_session_at_the_rate_of_other_requests(tmp_path, joins):
+    """Who has a join token was let in by the host."""
+    async with service(tmp_path) as running, web_of(running, rates={"address_per_minute": 100}) as client:
+        session = (await running.seal(open=True, participants=[])).session
+        names = [f"p{number}" for number in range(20)]
+        tokens = await running.sessions.join_tokens(ALICE, session, names)
+        statuses = []
+        for name in names:
+            said, sent = {"participant": name, "entropy": "01"}, {"Authorization": f"Bearer {tokens[name]}"}
+            path = f"/v1/sessions/{session.hex()}/contributions"
+            async with client.post(path, json=said, headers=sent if joins else {}) as answer:
+                statuses.append(answer.status)
+        assert statuses[:5] == [201] * 5
+        assert statuses[-1] == (201 if joins else 429)
+
+
 # --- buckets and addresses --------------------------------------------------------------------------------------
 
 

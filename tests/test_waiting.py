@@ -419,6 +419,18 @@ async def test_one_address_cannot_take_every_place(running):
             assert (await client.get(path)).status == 200
 
 
+async def test_all_addresses_of_one_ipv6_network_listen_as_one(running):
+    session = (await running.seal()).session
+    waiting = {"listeners_per_address": 1}
+    async with web_of(running, waiting=waiting, proxies="127.0.0.0/8 ::1") as client:
+        path = f"/v1/sessions/{session.hex()}/events"
+        async with client.get(path, headers={"X-Forwarded-For": "2001:db8:1:2::1"}) as stream:
+            assert stream.status == 200
+            for forwarded, status in (("2001:db8:1:2:ffff::9", 429), ("2001:db8:1:3::1", 200)):
+                async with client.get(path, headers={"X-Forwarded-For": forwarded}) as response:
+                    assert response.status == status
+
+
 # Events
 
 

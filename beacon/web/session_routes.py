@@ -42,6 +42,8 @@ from beacon.web.services import SERVICES
 from verifier.encoding import encode_json, parse_decimal
 from verifier.errors import FormatError
 
+ANONYMOUS_COSTS: Final = 20
+"""Requests for which a contribution without any token counts, so that no address fills an open session in a minute."""
 BYTES_A_REQUEST: Final = 16 * 1024
 """Of a transcript: what is longer counts as more requests, since it costs as much."""
 
@@ -109,6 +111,8 @@ async def contribute(request: web.Request) -> web.Response:
     host = authenticate(request, "draw") if join is None and hdrs.AUTHORIZATION in request.headers else None
     sessions, session = request.app[SERVICES].sessions, session_id(request)
     body = await read_model(request, ContributionRequest)
+    if host is None and join is None:
+        count_more(request, ANONYMOUS_COSTS - 1)
     owner = host.name if host is not None else _owner(request, body, join)
     written = await once(request, owner, body, lambda key: sessions.contribute(host, session, body, key, join=join))
     answer = _state(written) | {"receipt": written.receipts[0]}

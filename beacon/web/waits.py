@@ -53,8 +53,8 @@ SEATS: Final = web.AppKey("seats", Seats)
 
 @contextmanager
 def seat(request: web.Request) -> Iterator[None]:
-    """Hold a seat for the request's address while the block runs. Raises ApiError(too-many-listeners)."""
-    with request.app[SEATS].take(rates.address(request)):
+    """Hold a seat for the request's address, or its IPv6 network, during the block. Raises ApiError(too-many-listeners)."""
+    with request.app[SEATS].take(rates.network_of(rates.address(request))):
         yield
 
 
