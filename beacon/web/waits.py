@@ -53,7 +53,7 @@ SEATS: Final = web.AppKey("seats", Seats)
 
 @contextmanager
 def seat(request: web.Request) -> Iterator[None]:
-    """Hold a seat for the request's address, or its IPv6 network, during the block. Raises ApiError(too-many-listeners)."""
+    """Hold a seat for the request's address, IPv6 by its /64, meanwhile. Raises ApiError(too-many-listeners)."""
     with request.app[SEATS].take(rates.network_of(rates.address(request))):
         yield
 
