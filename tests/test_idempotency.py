@@ -112,9 +112,16 @@ async def test_the_answer_outlives_a_restart(tmp_path):
         assert await sealing(made, key()) == first
 
 
-async def test_a_row_whose_entries_never_came_is_no_answer(tmp_path, monkeypatch):
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_row_whose_entries_never_came_is_no_answer(tmp_path, monkeypatch, restarted):
     """What a crash between the two commits leaves: the row is there, its entries are not, and others take their place."""
     seeds = MemorySeeds()
+
+    async def goes_on(made):
+        await made.seal(BOB)
+        sealed = await sealing(made, key())
+        assert (sealed.state["host"], sealed.state["host_seq"]) == ("alice", 1)
+        assert await sealing(made, key()) == sealed
 
     def crash(_self):
         raise OSError("no space left")
@@ -126,7 +133,9 @@ async def test_a_row_whose_entries_never_came_is_no_answer(tmp_path, monkeypatch
                 await sealing(made, key())
         assert len(seeds.answers) == 1
         assert made.log.latest().size == 1
-        await made.seal(BOB)
-        sealed = await sealing(made, key())
-        assert (sealed.state["host"], sealed.state["host_seq"]) == ("alice", 1)
-        assert await sealing(made, key()) == sealed
+        clock, rounds = made.clock, made.rounds
+        if not restarted:
+            await goes_on(made)
+    if restarted:
+        async with service(tmp_path, clock=clock, rounds=rounds, seeds=seeds) as made:
+            await goes_on(made)

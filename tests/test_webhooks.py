@@ -418,7 +418,10 @@ async def test_an_old_secret_goes_when_its_time_is_over(tmp_path):
 
 
 class Post:
-    """A receiver that answers by a rule, a log of the items 10, 11, ..., and a clock that goes where the courier waits."""
+    """A receiver that answers by a rule, a log of the items 10, 11, ..., and a clock that goes where the courier waits.
+
+    It takes no request whose timestamp is another than that of the attempt: receivers refuse old ones as replays.
+    """
 
     def __init__(self, count, answer, start=0):
         self.items = [Item(10 + n, bytes(32), "session.draw", start, b"%d" % n) for n in range(count)]
@@ -430,6 +433,7 @@ class Post:
 
     async def send(self, url, body, headers):
         index = 10 + int(body)
+        assert headers["webhook-timestamp"] == str(self.clock.now() // 1000)
         self.sent.append((index, self.clock.now(), headers["webhook-id"]))
         return self.answer(index, sum(one == index for one, *_ in self.sent))
 
@@ -735,6 +739,51 @@ async def test_while_a_secret_changes_both_sign(tmp_path, receiver):
         assert await next_signatures() == (False, False)
         new = newest
         assert await next_signatures() == (True, False)
+
+
+async def test_a_write_whose_answer_was_lost_is_answered_again(tmp_path, receiver):
+    keyed = {name: headers() | {"Idempotency-Key": name} for name in ("add", "rotate", "delete")}
+    async with service(tmp_path) as running:
+
+        async def ask(client, method, path, key, body=None, expect=200):
+            answer = await client.request(method, path, json=body, headers=keyed[key])
+            assert answer.status == expect, await answer.text()
+            return await answer.json() if expect != 204 else None
+
+        asked = {"url": receiver.url, "types": ["session.seal"]}
+        async with hooked(running, tmp_path) as client:
+            many = await asyncio.gather(
+                *(ask(client, "POST", "/v1/webhooks", "add", asked, expect=201) for _ in range(4))
+            )
+            first, path = many[0], f"/v1/webhooks/{many[0]['id']}"
+            assert many == [first] * 4
+            new = await ask(client, "POST", path + "/rotate", "rotate")
+            assert await ask(client, "POST", path + "/rotate", "rotate") == new
+            await running.seal()
+            await until(lambda: receiver.requests)
+            _, sent, body = receiver.requests[0]
+            assert signed_by(sent, body, first["secret"])
+            assert signed_by(sent, body, new["secret"])
+            other = asked | {"types": []}
+            assert (await ask(client, "POST", "/v1/webhooks", "add", other, expect=409))["code"] == (
+                "idempotency-key-reused"
+            )
+            await ask(client, "DELETE", path, "delete", expect=204)
+        async with hooked(running, tmp_path) as client:
+            await ask(client, "DELETE", path, "delete", expect=204)
+            assert await ask(client, "POST", path + "/rotate", "rotate") == new
+            assert await ask(client, "POST", "/v1/webhooks", "add", asked, expect=201) == first
+            assert await client.store.all() == []
+            await ask(client, "POST", path + "/rotate", "delete", expect=409)
+    for file in tmp_path.glob("private.db*"):
+        assert new["secret"].encode() not in file.read_bytes()
+
+
+async def test_a_refusal_of_a_webhook_leaves_the_key_free(tmp_path, receiver):
+    async with service(tmp_path) as running, hooked(running, tmp_path) as client:
+        sent = headers() | {"Idempotency-Key": "k1"}
+        for url, status in (("https://127.9.9.9.example:0/", 422), (receiver.url, 201)):
+            assert (await client.post("/v1/webhooks", json={"url": url}, headers=sent)).status == status
 
 
 async def test_types_filter(tmp_path, receiver):

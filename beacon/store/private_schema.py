@@ -51,6 +51,9 @@ WEBHOOKS: Final = (
     status TEXT NOT NULL CHECK (status IN ('delivered', 'retrying', 'failed')),
     attempts INTEGER NOT NULL, first INTEGER, last INTEGER NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (webhook, i))
     STRICT, WITHOUT ROWID""",
+    """CREATE TABLE webhook_answers (key BLOB PRIMARY KEY CHECK (length(key) = 32), request BLOB NOT NULL
+    CHECK (length(request) = 32), nonce BLOB NOT NULL, ciphertext BLOB NOT NULL, created INTEGER NOT NULL)
+    STRICT, WITHOUT ROWID""",
 )
 
 migrations = Migrations("fair-beacon-private")

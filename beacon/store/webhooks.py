@@ -33,6 +33,14 @@ class Encrypted(NamedTuple):
     ciphertext: bytes
 
 
+class Answered(NamedTuple):
+    """What a request with an idempotency key was answered. key, request: its name and what it asks, 32 bytes each."""
+
+    key: bytes
+    request: bytes
+    answer: Encrypted
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """Where a host wants to be told. types: empty for all. Times are ms; position: a log index.
@@ -85,14 +93,17 @@ class Delivery:
 
 
 class WebhookStore:
-    """What the coroutines return from is durable; each write may raise the writer's errors."""
+    """What the coroutines return from is durable; each write may raise the writer's errors.
+
+    answered: of the request that a write is for, kept in the write's own transaction.
+    """
 
     def __init__(self, writer: Writer, reader: Reader, clock: Clock) -> None:
         self._writer: Final = writer
         self._reader: Final = reader
         self._clock: Final = clock
 
-    async def add(self, endpoint: Endpoint, limit: int) -> None:
+    async def add(self, endpoint: Endpoint, limit: int, answered: Answered | None = None) -> None:
         """Keep a new endpoint. Raises WebhookExists (the host has one with this URL), WebhookLimit."""
 
         def job(db: Database) -> None:
@@ -116,6 +127,7 @@ class WebhookStore:
                     *endpoint.secret,
                 ),
             )
+            self._keep(db, answered)
 
         await self._writer.run(job)
 
@@ -135,20 +147,32 @@ class WebhookStore:
         query = "SELECT 1 FROM webhooks WHERE id = ?"
         return await self._reader.run(lambda db: db.conn.execute(query, (name,)).fetchone()) is not None
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, name: str, answered: Answered | None = None) -> None:
         """Forget an endpoint and its deliveries. One that is not there is no error."""
 
         def job(db: Database) -> None:
             db.conn.execute("DELETE FROM webhook_deliveries WHERE webhook = ?", (name,))
             db.conn.execute("DELETE FROM webhooks WHERE id = ?", (name,))
+            self._keep(db, answered)
 
         await self._writer.run(job)
 
-    async def rotate(self, name: str, secret: Encrypted, old_until: int) -> None:
+    async def rotate(self, name: str, secret: Encrypted, old_until: int, answered: Answered | None = None) -> None:
         """Put a new secret in force; the one before stays until `old_until` (ms)."""
         query = """UPDATE webhooks SET old_nonce = nonce, old_ciphertext = ciphertext, old_until = ?, nonce = ?,
             ciphertext = ? WHERE id = ?"""
-        await self._writer.run(lambda db: db.conn.execute(query, (old_until, *secret, name)).rowcount)
+
+        def job(db: Database) -> None:
+            db.conn.execute(query, (old_until, *secret, name))
+            self._keep(db, answered)
+
+        await self._writer.run(job)
+
+    async def answer(self, key: bytes) -> Answered | None:
+        """Give what is kept of a request (32 bytes), or None."""
+        query = "SELECT key, request, nonce, ciphertext FROM webhook_answers WHERE key = ?"
+        row = await self._reader.run(lambda db: db.conn.execute(query, (key,)).fetchone())
+        return None if row is None else Answered(row[0], row[1], Encrypted(row[2], row[3]))
 
     async def disable(self, name: str) -> None:
         """Deliver nothing to an endpoint any more."""
@@ -194,6 +218,11 @@ class WebhookStore:
         """Give deliveries with an index below `before`, the newest first."""
         query = "WHERE webhook = ? AND i < coalesce(?, i + 1) ORDER BY i DESC LIMIT ?"
         return await self._reader.run(lambda db: _deliveries(db, query, (name, before, limit)))
+
+    def _keep(self, db: Database, answered: Answered | None) -> None:
+        if answered is not None:
+            given = (answered.key, answered.request, *answered.answer, self._clock.now())
+            db.conn.execute("INSERT INTO webhook_answers VALUES (?, ?, ?, ?, ?)", given)
 
 
 def _endpoints(db: Database, where: str, given: tuple[Any, ...]) -> list[Endpoint]:

@@ -13,8 +13,8 @@ from pydantic import Field
 from beacon.sessions.requests import Request
 from beacon.store.webhooks import Delivery
 from beacon.web import waits
-from beacon.web.openapi import DECIMAL, WRITE, Answer, Parameter, describe
-from beacon.web.requests import authenticate, read_model
+from beacon.web.openapi import DECIMAL, IDEMPOTENCY, WRITE, Answer, Parameter, describe
+from beacon.web.requests import authenticate, idempotency_key, read_model
 from beacon.web.schemas import Deliveries, Webhook, Webhooks, WebhookWithSecret
 from beacon.web.services import SERVICES
 from beacon.web.session_routes import json_response
@@ -57,6 +57,7 @@ routes: Final = web.RouteTableDef()
     "Webhooks",
     access="seal",
     body=WebhookRequest,
+    parameters=[IDEMPOTENCY],
     answers={201: Answer("It is there.", WebhookWithSecret, headers=("Location",))},
     errors=(*WRITE, "too-many-webhooks", "webhook-exists", "webhook-url-invalid"),
 )
@@ -64,9 +65,10 @@ async def add(request: web.Request) -> web.Response:
     """Have each new entry of the host's sessions sent to a URL; the answer shows the `secret`, once."""
     host = authenticate(request, "seal")
     body = await read_model(request, WebhookRequest)
-    endpoint, secret = await request.app[SERVICES].webhooks.add(host.name, body.url, body.types)
-    place = {"Location": f"/v1/webhooks/{endpoint.id}"}
-    return json_response(endpoint.facts() | {"secret": secret}, status=web.HTTPCreated.status_code, headers=place)
+    key = idempotency_key(request, host.name, body)
+    made = await request.app[SERVICES].webhooks.add(host.name, body.url, body.types, key)
+    place = {"Location": f"/v1/webhooks/{made['id']}"}
+    return json_response(made, status=web.HTTPCreated.status_code, headers=place)
 
 
 @routes.get("/v1/webhooks")
@@ -86,11 +88,18 @@ async def get(request: web.Request) -> web.Response:
 
 
 @routes.delete("/v1/webhooks/{webhook}")
-@describe("Webhooks", access="seal", answers={204: Answer("It is gone.")}, errors=(*WRITE, "webhook-unknown"))
+@describe(
+    "Webhooks",
+    access="seal",
+    parameters=[IDEMPOTENCY],
+    answers={204: Answer("It is gone.")},
+    errors=(*WRITE, "webhook-unknown"),
+)
 async def delete(request: web.Request) -> web.Response:
     """Send nothing more there, and forget the webhook with its deliveries."""
     host = authenticate(request, "seal")
-    await request.app[SERVICES].webhooks.delete(host.name, request.match_info["webhook"])
+    key = idempotency_key(request, host.name, Request())
+    await request.app[SERVICES].webhooks.delete(host.name, request.match_info["webhook"], key)
     return web.Response(status=web.HTTPNoContent.status_code)
 
 
@@ -100,6 +109,7 @@ async def delete(request: web.Request) -> web.Response:
     access="seal",
     body=RotateRequest,
     body_required=False,
+    parameters=[IDEMPOTENCY],
     answers={200: Answer("The new secret.", WebhookWithSecret)},
     errors=(*WRITE, "webhook-unknown"),
 )
@@ -107,9 +117,8 @@ async def rotate(request: web.Request) -> web.Response:
     """Make a new `secret`, shown once; for `overlap_seconds` (a day if left out) the old one signs as well."""
     host = authenticate(request, "seal")
     body = await read_model(request, RotateRequest, empty_allowed=True)
-    webhooks = request.app[SERVICES].webhooks
-    endpoint, secret = await webhooks.rotate(host.name, request.match_info["webhook"], body.overlap_seconds)
-    return json_response(endpoint.facts() | {"secret": secret})
+    key, name = idempotency_key(request, host.name, body), request.match_info["webhook"]
+    return json_response(await request.app[SERVICES].webhooks.rotate(host.name, name, body.overlap_seconds, key))
 
 
 @routes.get("/v1/webhooks/{webhook}/deliveries")

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import ipaddress
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from beacon.clock import Clock
 from beacon.errors import ApiError
 from beacon.log.log import Log
+from beacon.sessions.context import Key
 from beacon.sessions.state import SessionState
 from beacon.settings import WebhookSettings
 from beacon.store.errors import WebhookExists, WebhookLimit
 from beacon.store.reader import Reader
-from beacon.store.webhooks import MAX_ENDPOINTS, Delivery, Endpoint, WebhookStore
+from beacon.store.webhooks import MAX_ENDPOINTS, Answered, Delivery, Endpoint, WebhookStore
 from beacon.webhooks import outbox
 from beacon.webhooks.addresses import check_url
 from beacon.webhooks.courier import WINDOW, Courier
 from beacon.webhooks.outbox import Item
 from beacon.webhooks.sender import Sender
 from beacon.webhooks.signing import Vault, make_secret, show_secret
+from verifier.encoding import encode_json, parse_document_json
+
+Document: TypeAlias = dict[str, Any]
+Keep: TypeAlias = Callable[[Document], Answered | None]
+"""What is to be kept of an answer, in the transaction of the write that it is for."""
 
 
 class LogOutbox:
@@ -48,7 +55,11 @@ class LogOutbox:
 
 
 class Webhooks:
-    """Between `start` and `stop`, on one event loop. `told` is the book's listener, for the writer's thread."""
+    """Between `start` and `stop`, on one event loop. `told` is the book's listener, for the writer's thread.
+
+    A write with an idempotency key is done once, and has its first answer for ever, secret and all: answers are kept
+    encrypted. Raises ApiError(idempotency-key-reused) for another request with the same key.
+    """
 
     def __init__(
         self, log: Log, store: WebhookStore, master_key: bytes, clock: Clock, settings: WebhookSettings
@@ -64,6 +75,7 @@ class Webhooks:
         self._outbox: LogOutbox | None = None
         self._sender: Sender | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._turn: Final = asyncio.Lock()
 
     async def start(self) -> None:
         """Go on where the last stop or crash left every endpoint."""
@@ -94,11 +106,14 @@ class Webhooks:
             with contextlib.suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(self._wake, hosts)
 
-    async def add(self, host: str, url: str, types: Sequence[str]) -> tuple[Endpoint, str]:
-        """A new endpoint, told of everything from now on; and its secret, which is shown here only.
+    async def add(self, host: str, url: str, types: Sequence[str], key: Key | None = None) -> Document:
+        """A new endpoint, told of everything from now on; with its `secret`, which is shown here only.
 
         Raises ApiError(webhook-url-invalid, webhook-exists, too-many-webhooks).
         """
+        return await self._once(key, lambda keep: self._add(host, url, types, keep))
+
+    async def _add(self, host: str, url: str, types: Sequence[str], keep: Keep) -> Document:
         check_url(url, self._networks, http=self._settings.allow_http)
         name, secret = f"wh_{secrets.token_hex(12)}", make_secret()
         endpoint = Endpoint(
@@ -114,14 +129,15 @@ class Webhooks:
             old=None,
             old_until=None,
         )
+        answer = endpoint.facts() | {"secret": show_secret(secret)}
         try:
-            await self._store.add(endpoint, self._settings.per_host)
+            await self._store.add(endpoint, self._settings.per_host, keep(answer))
         except WebhookExists as error:
             raise ApiError("webhook-exists", str(error)) from error
         except WebhookLimit as error:
             raise ApiError("too-many-webhooks", str(error)) from error
         self._serve(endpoint)
-        return endpoint, show_secret(secret)
+        return answer
 
     async def all(self, host: str) -> list[Endpoint]:
         """A host's endpoints, oldest first."""
@@ -134,34 +150,64 @@ class Webhooks:
             raise ApiError("webhook-unknown", "the host has no webhook of this id")
         return endpoint
 
-    async def delete(self, host: str, name: str) -> None:
+    async def delete(self, host: str, name: str, key: Key | None = None) -> None:
         """Send nothing more to an endpoint and forget it. Raises ApiError(webhook-unknown)."""
+        await self._once(key, lambda keep: self._delete(host, name, keep))
+
+    async def _delete(self, host: str, name: str, keep: Keep) -> Document:
         await self.get(host, name)
-        await self._store.delete(name)
+        await self._store.delete(name, keep({}))
         served = self._couriers.pop(name, None)
         if served is not None:
             served[1].cancel()
             await asyncio.wait({served[1]})
         self._note_hosts()
+        return {}
 
-    async def rotate(self, host: str, name: str, overlap: int) -> tuple[Endpoint, str]:
-        """A new secret, shown here only; the one before signs besides for `overlap` seconds.
+    async def rotate(self, host: str, name: str, overlap: int, key: Key | None = None) -> Document:
+        """A new `secret`, shown here only; the one before signs besides for `overlap` seconds.
 
         Raises ApiError(webhook-unknown).
         """
+        return await self._once(key, lambda keep: self._rotate(host, name, overlap, keep))
+
+    async def _rotate(self, host: str, name: str, overlap: int, keep: Keep) -> Document:
         before, secret = await self.get(host, name), make_secret()
         until, made = self._clock.now() + 1_000 * overlap, self._vault.encrypt(name, secret)
-        await self._store.rotate(name, made, until)
         after = replace(before, secret=made, old=before.secret, old_until=until)
+        answer = after.facts() | {"secret": show_secret(secret)}
+        await self._store.rotate(name, made, until, keep(answer))
         if name in self._couriers:
             courier = self._couriers[name][0]
             courier.endpoint = replace(courier.endpoint, secret=made, old=before.secret, old_until=until)
-        return after, show_secret(secret)
+        return answer
 
     async def deliveries(self, host: str, name: str, before: int | None, most: int) -> list[Delivery]:
         """The newest deliveries below log index `before`, newest first. Raises ApiError(webhook-unknown)."""
         await self.get(host, name)
         return await self._store.deliveries(name, before, most)
+
+    async def _once(self, key: Key | None, act: Callable[[Keep], Awaitable[Document]]) -> Document:
+        """What `act` gives, or gave when the request was first made."""
+        if key is None:
+            return await act(lambda _answer: None)
+        name, fingerprint, place = key.name, key.fingerprint, f"answer/{key.name.hex()}"
+
+        def keep(answer: Document) -> Answered:
+            return Answered(name, fingerprint, self._vault.encrypt(place, encode_json(answer)))
+
+        async with self._turn:
+            kept = await self._store.answer(name)
+            if kept is None:
+                return await act(keep)
+        if not hmac.compare_digest(kept.request, fingerprint):
+            raise ApiError("idempotency-key-reused", "the key was used for another request")
+        text = self._vault.decrypt(place, kept.answer)
+        if text is None:
+            raise ApiError("internal", "the answer that was kept cannot be opened")
+        answer = parse_document_json(text)
+        assert isinstance(answer, dict)
+        return answer
 
     def _serve(self, endpoint: Endpoint) -> None:
         if endpoint.disabled is not None or self._outbox is None or self._sender is None:
