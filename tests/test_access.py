@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beacon.web.rates import MAX_KEYS, Buckets, Proxies, network_of
-from tests.session_support import ALICE, RECIPES, service
+from tests.session_support import ALICE, BOB, RECIPES, service
 from tests.web_support import headers, web_of
 
 NOBODY = "00" * 32
@@ -128,6 +128,10 @@ async def test_each_item_of_a_batch_counts(tmp_path):
             assert answer.status == 201
         async with client.get("/v1/sessions", headers=headers()) as answer:
             assert answer.status == 429
+        draws = {"draws": [{"session": NOBODY, "recipe": "turn"}] * 5}
+        for status in (404, 429):
+            async with client.post("/v1/batch/draws", json=draws, headers=headers(BOB)) as answer:
+                assert answer.status == status
 
 
 async def test_without_limits_nothing_is_counted(tmp_path):

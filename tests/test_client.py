@@ -104,7 +104,7 @@ async def test_a_match(tmp_path, monkeypatch):
 
 
 async def test_a_live_session(tmp_path, monkeypatch):
-    async with world(tmp_path, monkeypatch) as (made, _, beacon):
+    async with world(tmp_path, monkeypatch) as (made, between, beacon):
         key = Ed25519PrivateKey.generate()
         white = {"id": "white", "key": key.public_key().public_bytes_raw().hex()}
         session = await beacon.seal(recipes=TURN, profile="live", links=9, participants=[white])
@@ -114,6 +114,9 @@ async def test_a_live_session(tmp_path, monkeypatch):
         signature = sign_contribution(key, session.id, "white", b"\x02", draw=2, recipe="deck", n=1, purpose="p")
         signed = {"participant": "white", "entropy": "02", "signature": signature.hex()}
         dealt = await rolled(made, session, "deck", purpose="p", draw=2, n=1, contributions=[signed])
+        assert not [path for _, path, _ in between.seen if path.endswith("/transcript")], (
+            "draws are remade as they come"
+        )
         again = await beacon.session(session.id)
         more = await rolled(made, again, "deck")
         assert not set(dealt.outcome) & set(more.outcome)

@@ -3,11 +3,13 @@
 import asyncio
 
 import pytest
+from sqlite_utils import Database
 
 from beacon.log.fsck import rebuild
 from beacon.sessions import ledger
 from beacon.sessions.book import Book
 from beacon.sessions.joining import Joining
+from beacon.store.log_schema import LOG_SCHEMA
 from tests.session_support import ALICE, BOB, contribution, service
 from tests.test_live import LIVE, reach
 from tests.test_sessions import refused
@@ -107,6 +109,23 @@ async def test_the_ledger_of_a_host(running):
         assert shown["replaced"] == {"count": 1, "newest": [replaced]}
         response = await client.get("/v1/hosts/nobody")
         assert (response.status, (await response.json())["code"]) == (404, "host-unknown")
+
+
+def test_a_gap_in_a_hosts_numbers_is_shown():
+    def shown(db, numbers):
+        db.execute("DELETE FROM sessions")
+        for place, number in enumerate(numbers):
+            fields = (place.to_bytes(32, "big"), place, "alice", number)
+            db.execute(
+                "INSERT INTO sessions VALUES (?, ?, ?, ?, '', x'00', 0, 'match', 'beacon', 0, NULL, 0, 0, 'void')",
+                fields,
+            )
+        return ledger.ledger(db, "alice")["numbers_gapless"]
+
+    with Database(memory=True) as db:
+        LOG_SCHEMA.prepare(db)
+        found = [shown(db, numbers) for numbers in ((1, 2, 3), (3, 1, 2), (1, 3), (2, 3), (1, 1, 3), (0, 1, 2))]
+    assert found == [True, True, False, False, False, False]
 
 
 async def test_what_the_lists_rest_on_can_be_rebuilt_from_the_entries(tmp_path):
