@@ -24,7 +24,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PRESENT = {match["name"]: match["body"] for match in readme_blocks.BLOCK.finditer(README)}
 
 
-@pytest.mark.parametrize("name", ["errors", "routes", "metrics", "settings"])
+@pytest.mark.parametrize("name", ["errors", "routes", "pages", "metrics", "settings"])
 def test_the_readme_has_each_table(name: str) -> None:
     assert PRESENT.get(name) == readme_blocks.block(name), f"run `python -m tests.readme_blocks` with a `{name}` block"
 

@@ -19,6 +19,7 @@ from beacon.web import (
 )
 from beacon.web.measured import REQUESTS, Requests
 from beacon.web.middleware import add_headers, admit, observe
+from beacon.web.pages.application import add_pages
 
 
 def build_web(settings: Settings) -> web.Application:
@@ -41,4 +42,5 @@ def build_web(settings: Settings) -> web.Application:
         health_routes,
     ):
         app.add_routes(module.routes)
+    add_pages(app)
     return app

@@ -12,15 +12,17 @@ from aiohttp.typedefs import Handler
 
 from beacon import logs
 from beacon.web.measured import REQUESTS
+from beacon.web.pages.errors import problem_page, wants_page
 from beacon.web.problems import response_for
 from beacon.web.rates import count, limit_headers
 from beacon.web.requests import identify
 from beacon.web.services import GRANT, REQUEST_ID
 
+POLICY: Final = "Content-Security-Policy"
 SECURITY_HEADERS: Final = {
     "Server": "fair-beacon",
     "X-Content-Type-Options": "nosniff",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    POLICY: "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
@@ -40,7 +42,10 @@ async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give the request its id, turn exceptions into problems, count it, log one line without path, query or body."""
+    """Give the request its id, turn exceptions into problems (for browsers into pages), count it, log one line.
+
+    The line has no path, query or body.
+    """
     request[REQUEST_ID] = secrets.token_hex(8)
     started = time.monotonic()
     with structlog.contextvars.bound_contextvars(request_id=request[REQUEST_ID]):
@@ -48,6 +53,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
             response = await handler(request)
         except Exception as error:  # noqa: BLE001 - every exception becomes a problem document
             response = response_for(error, request)
+            if wants_page(request):
+                response = await problem_page(request, response)
         resource, grant = request.match_info.route.resource, request.get(GRANT)
         seconds = time.monotonic() - started
         route = resource.canonical if resource else None
@@ -65,9 +72,12 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Put the request's id, its limit and the security headers on a response; forbid caching unless it is allowed."""
-    for name, value in SECURITY_HEADERS.items():
-        response.headers[name] = value
+    """Put the request's id, its limit and the security headers on a response, but for a policy that it has already.
+
+    Caching is forbidden unless the response allows it.
+    """
+    policy = response.headers.get(POLICY, SECURITY_HEADERS[POLICY])
+    response.headers.update({**SECURITY_HEADERS, POLICY: policy})
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.update(limit_headers(request))
     if REQUEST_ID in request:
