@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from beacon.web.pages.rendering import page
 from beacon.web.requests import parse_session
@@ -23,4 +23,5 @@ async def home(request: web.Request) -> web.Response:
 @routes.get("/s")
 async def find(request: web.Request) -> web.Response:
     """What the form of the first page asks for: the session's own page."""
-    raise web.HTTPSeeOther(f"/s/{parse_session(request.query.get('session', '').strip().lower()).hex()}")
+    session = parse_session(request.query.get("session", "").strip().lower())
+    return web.Response(status=web.HTTPSeeOther.status_code, headers={hdrs.LOCATION: f"/s/{session.hex()}"})
