@@ -41,12 +41,15 @@ def streak_curve(rolls: int, length: int, p: P) -> list[P]:
         raise ValueError("a streak of one or more, in no or more rolls")
     zero, one = p * 0, p * 0 + 1
     state: list[P] = [one] + [zero] * (length - 1)
-    reached = zero
-    curve = [reached]
+    curve: list[P] = [zero]
     for _ in range(rolls):
-        reached = reached + state[-1] * p
-        state = [sum(state, zero) * (one - p), *(weight * p for weight in state[:-1])]
-        curve.append(reached)
+        curve.append(curve[-1] + state[-1] * p)
+        missed = zero
+        grown: list[P] = []
+        for weight in state:
+            missed = missed + weight * (one - p)
+            grown.append(weight * p)
+        state = [missed, *grown[:-1]]
     return curve
 
 

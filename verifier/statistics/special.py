@@ -28,7 +28,7 @@ def stirling_error(n: float) -> float:
 
 
 def deviance(x: float, mean: float) -> float:
-    """How unlike its mean a count is: x log(x / mean) + mean - x for x, mean > 0, without cancellation where they are close."""
+    """How unlike its mean x is: x log(x / mean) + mean - x, for x, mean > 0, without cancellation."""
     if abs(x - mean) >= 0.1 * (x + mean):
         return x * math.log(x / mean) + mean - x
     ratio = (x - mean) / (x + mean)
