@@ -93,7 +93,7 @@ def test_the_dice_of_other_systems_pass():
     assert only(found, Status.PASSED) == {
         "keccak-zero", "keccak-counting", "keccak-all-ff", "keccak-last-byte-only", "keccak-skip-head",
         "keccak-1-byte-ts-only", "rejection-limits", "merkle-two-leaves", "drand-round-times", "peer-vrs-otp-chain",
-        "peer-blockrand-timing",
+        "peer-blockrand-timing", "stats-25-rolls", "stats-chi2", "stats-top-of-36",
     }  # fmt: skip
     assert not_passed(found)["cube-published-8"] == "sha256-rejection-v1"
     assert len(found) == len(load("seeds-and-peers.json")["vectors"])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from verifier import vectors_statistics
 from verifier.drand import SCHEMES, ChainInfo
 from verifier.draws import KeccakDice
 from verifier.encoding import parse_hex, u32, u64
@@ -105,4 +106,5 @@ _ALGORITHMS: Final[Mapping[str, Callable[[Case, Case], Case]]] = {
     "round <-> time": _round_times,
     "commit before round": _timing,
     "draft-thomson-elegy-vrs one-time codes": _hash_chain,
+    **vectors_statistics.ALGORITHMS,
 }

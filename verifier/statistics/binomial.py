@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import bisect
 import cmath
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from verifier.statistics.special import deviance, poisson_weight, stirling_error
@@ -49,6 +50,18 @@ def at_most(n: int, k: int, p: float) -> float:
 def two_sided(n: int, k: int, p: float) -> float:
     """Twice the smaller tail, at most 1."""
     return min(1.0, 2 * min(at_least(n, k, p), at_most(n, k, p)))
+
+
+def band(n: int, p: float, outside: float) -> range:
+    """The counts that chance seldom leaves: below them are at most outside / 2 of all, and above them as many."""
+    below = _first(n + 1, lambda k: at_most(n, k, p) > outside / 2)
+    beyond = _first(n + 1, lambda k: at_least(n, k + 1, p) <= outside / 2)
+    return range(below, beyond + 1)
+
+
+def _first(end: int, holds: Callable[[int], bool]) -> int:
+    """The first of 0 .. end - 1 for which it holds, given that it holds from there on."""
+    return bisect.bisect_left(range(end), True, key=holds)
 
 
 def bonferroni(p: float, tests: int) -> float:

@@ -30,14 +30,18 @@ def upper_tail(statistic: float, df: int) -> float:
     return gamma_q(df / 2, statistic / 2)
 
 
-def of_equal_cells(counts: Sequence[int]) -> ChiSquare | None:
-    """The test of two or more equally likely cells; None when nothing was counted. ValueError for fewer cells."""
+def of_equal_cells(counts: Sequence[int], spread: float = 1.0) -> ChiSquare | None:
+    """The test of two or more equally likely cells; None when nothing was counted. ValueError for fewer cells.
+
+    spread: the variance of these counts in that of independent throws. For c different faces a roll out of s it is
+    (s - c) / (s - 1), since a face that came keeps out of the roll's other dice.
+    """
     if len(counts) < 2:
         raise ValueError("a test needs two cells")
     total = sum(counts)
     if not total:
         return None
     due = total / len(counts)
-    statistic = math.fsum((count - due) ** 2 for count in counts) / due
+    statistic = math.fsum((count - due) ** 2 for count in counts) / due / spread
     df = len(counts) - 1
     return ChiSquare(statistic, df, upper_tail(statistic, df), due >= LEAST_EXPECTED)

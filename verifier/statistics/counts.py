@@ -198,6 +198,8 @@ class Counter:
         return total
 
     def _seal(self, session: bytes, seal: entries.Seal) -> None:
+        if session in self._open:
+            return
         name = self._group(seal)
         if name is not None and name not in self.groups and len(self.groups) >= MAX_GROUPS:
             name = None

@@ -44,12 +44,11 @@ def streak_curve(rolls: int, length: int, p: P) -> list[P]:
     curve: list[P] = [zero]
     for _ in range(rolls):
         curve.append(curve[-1] + state[-1] * p)
-        missed = zero
-        grown: list[P] = []
+        after: list[P] = [zero]
         for weight in state:
-            missed = missed + weight * (one - p)
-            grown.append(weight * p)
-        state = [missed, *grown[:-1]]
+            after[0] = after[0] + weight * (one - p)
+            after.append(weight * p)
+        state = after[:-1]
     return curve
 
 
