@@ -22,6 +22,7 @@ from beacon.store.errors import HostUnknown, TokenUnknown
 from beacon.store.hosts import CACHE_MS, SCOPES, HostInfo, HostStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
+from beacon.store.webhooks import Endpoint, WebhookStore
 from beacon.store.writer import Writer
 
 T = TypeVar("T")
@@ -161,7 +162,8 @@ def rotate(name: str, token_id: str | None, grace: int, lifetime: int | None, di
 def revoke(name: str, token_id: str | None, directory: Path, as_json: bool) -> None:
     """Revoke the tokens of a host. Its sessions stay, and end by themselves.
 
-    Once this command has ended, the running service begins no request with these tokens any more.
+    Once this command has ended, the running service begins no request with these tokens any more. Webhooks that were
+    added with them go on: see `beacon hosts webhooks`.
     """
     count = _with_hosts(directory, lambda store: store.revoke(name, token_id))
     if token_id is not None and count == 0:
@@ -171,6 +173,39 @@ def revoke(name: str, token_id: str | None, directory: Path, as_json: bool) -> N
         print_json({"host": name, "revoked": count})
     else:
         click.echo(f"revoked {count} of {name}'s tokens")
+
+
+@main.command()
+@click.argument("name")
+@click.option("--delete", "webhook", help="The id of a webhook that gets nothing more and is forgotten.")
+@directory_option
+@json_option
+def webhooks(name: str, webhook: str | None, directory: Path, as_json: bool) -> None:
+    """Show where a host is told of its sessions, or delete one of these webhooks.
+
+    The host itself does this over the API; here it is the operator's, for a host whose tokens were stolen or revoked.
+    """
+
+    async def work(hosts: HostStore, store: WebhookStore) -> list[Endpoint]:
+        if name not in [host.name for host in await hosts.list()]:
+            raise HostUnknown(f"there is no host {name}")
+        if webhook is not None:
+            if await store.get(name, webhook) is None:
+                raise click.ClickException(
+                    f"{name} has no webhook {webhook}: `beacon hosts webhooks {name}` lists them"
+                )
+            await store.delete(webhook)
+        return await store.all(name)
+
+    found = _with_stores(directory, work)
+    if as_json:
+        print_json({"host": name, "deleted": webhook, "webhooks": [one.facts() for one in found]})
+        return
+    if webhook is not None:
+        click.echo(f"deleted {webhook}")
+    for one in found:
+        state = "gone" if one.disabled else f"failing since {_utc(one.failing_since)}" if one.failing_since else "well"
+        click.echo(f"{one.id}  {state}  made {_utc(one.created)}  {one.url}  {' '.join(one.types) or 'all types'}")
 
 
 def _only_token(name: str, hosts: list[HostInfo]) -> str:
@@ -196,6 +231,10 @@ def _show_token(name: str, token: str, more: dict[str, Any], *, as_json: bool) -
 
 def _with_hosts(directory: Path, work: Callable[[HostStore], Coroutine[Any, Any, T]]) -> T:
     """Run `work` on the hosts of a data directory, beside a service that may be running."""
+    return _with_stores(directory, lambda hosts, _: work(hosts))
+
+
+def _with_stores(directory: Path, work: Callable[[HostStore, WebhookStore], Coroutine[Any, Any, T]]) -> T:
     with errors(), ExitStack() as stack:
         settings = load_settings(directory)
         require_databases(settings)
@@ -203,7 +242,8 @@ def _with_hosts(directory: Path, work: Callable[[HostStore], Coroutine[Any, Any,
         stack.callback(writer.close)
         reader = Reader(settings.private_db)
         stack.callback(reader.close)
-        return asyncio.run(work(HostStore(writer, reader, SystemClock())))
+        clock = SystemClock()
+        return asyncio.run(work(HostStore(writer, reader, clock), WebhookStore(writer, reader, clock)))
 
 
 def _utc(milliseconds: int) -> str:

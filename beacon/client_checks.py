@@ -1,117 +1,195 @@
-"""What the SDK takes nobody's word for: receipts, and each live draw as it falls.
+"""The log as the SDK sees it: receipts checked with the pinned key, checkpoints that never go back, files of both.
 
-A receipt must be of the pinned log, prove its entry, and say what was asked; two checkpoints of one size must have one
-root. A live draw must be of its call, open the sealed chain, rest on a round that verifies, and follow from all three.
-Whatever does not is raised as Dishonest, with the document that shows it.
+Every receipt shows two roots beside its checkpoint's own: those of the trees that end before and behind its entry,
+since the left siblings of an inclusion proof are the whole tree before the entry (RFC 6962, 2.1.1). So without asking
+anybody, trees of the same size are compared that different answers were about.
 """
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 from verifier import entries
-from verifier.drand import VerifiedRound
-from verifier.draws import Deal, Deck, draw
+from verifier.drand import ChainInfo
 from verifier.encoding import Json
 from verifier.errors import VerifierError
 from verifier.evidence import LogClaim
-from verifier.note import VerifierKey
-from verifier.seeds import Stream, binding, opens, session_digest
+from verifier.merkle import node_hash
+from verifier.note import Checkpoint, VerifierKey, open_note
 from verifier.session import collect
-from verifier.transcript import Event, Transcript, document_bytes, parse_transcript
+from verifier.transcript import SignedCheckpoint, Transcript, document_bytes, parse_transcript
 from verifier.verdict import State
 
-SIZES_KEPT: Final = 1_024
+MAX_ROOTS: Final = 10_000
+CHECKPOINT_FILE: Final = "checkpoint"
 
 
-class Dishonest(Exception):  # noqa: N818 - it names who, not what
-    """The service, or whoever answers in its name, said what is not so. document: what shows it, as it came."""
+class Dishonest(Exception):  # noqa: N818 - it says what the service is
+    """The service, or whoever answers in its place, said what cannot be so. Never retry; keep `document`.
 
-    def __init__(self, reason: str, document: Mapping[str, Any] | None = None) -> None:
-        super().__init__(reason)
-        self.document: Final = document
+    what: in a sentence. document: the receipt or transcript that shows it, exact bytes, where there is one.
+    """
+
+    def __init__(self, what: str, document: bytes | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.document = document
 
 
-class Receipts:
-    """Checks receipts of one log, under its pinned key."""
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An entry that is in the log, by its signed checkpoint. data: its exact bytes; leaf: its hash, 32 bytes.
 
-    def __init__(self, log_key: VerifierKey) -> None:
-        self.log_key: Final = log_key
+    chain: the hash of its session's chain, one of the pinned ones, 32 bytes. received: when it was here, in ms of the
+    caller's clock. document: what `verifier receipt` reads.
+    """
+
+    index: int
+    entry: entries.Entry
+    leaf: bytes
+    data: bytes = field(repr=False)
+    document: bytes = field(repr=False)
+    chain: bytes = field(repr=False)
+    received: int
+    signed: SignedCheckpoint = field(repr=False)
+    proof: tuple[bytes, ...] = field(repr=False)
+
+
+def open_receipt(document: Json, key: VerifierKey, chains: Mapping[bytes, ChainInfo], received: int) -> Receipt:
+    """Check a receipt: signed by the log's key, the entry in the tree, the chain a pinned one. Takes milliseconds.
+
+    Raises Dishonest, also for a chain that is not among `chains`: nothing could be verified of it.
+    """
+    if not isinstance(document, dict):
+        raise Dishonest("there is no receipt where one is due")
+    data = document_bytes(document)
+    transcript = open_document(data, key, chains)
+    if len(transcript.events) != 1:
+        raise Dishonest("a receipt has one event", data)
+    event = transcript.events[0]
+    chain = bytes.fromhex(str(transcript.info["hash"]))
+    return Receipt(
+        event.index, event.entry, event.leaf, event.data, data, chain, received, transcript.signed, event.proof
+    )
+
+
+def open_document(data: bytes, key: VerifierKey, chains: Mapping[bytes, ChainInfo]) -> Transcript:
+    """A receipt or transcript whose entries are in the log under its signed checkpoint. Raises as `open_receipt`."""
+    try:
+        transcript = parse_transcript(data)
+        claim = LogClaim(transcript, collect(transcript), key, None).claim()
+    except VerifierError as error:
+        raise Dishonest(f"not a document of the protocol: {error.message}", data) from error
+    if claim.state != State.PROVEN:
+        raise Dishonest(f"not in the log: {claim.text}", data)
+    named = bytes.fromhex(str(transcript.info["hash"]))
+    if named not in chains:
+        raise Dishonest(f"the session is bound to a chain that is not pinned here: {named.hex()}", data)
+    if transcript.info != chains[named].as_dict():
+        raise Dishonest("the document's chain is not the one that is pinned under this hash", data)
+    return transcript
+
+
+def prefix_roots(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> dict[int, bytes]:
+    """The roots of the trees of the first `index` and `index` + 1 leaves, by size, that an inclusion proof implies."""
+    left, node, last = [], index, size - 1
+    for sibling in proof:
+        if node & 1 or node == last:
+            left.append(sibling)
+            while not node & 1 and node:
+                node, last = node >> 1, last >> 1
+        node, last = node >> 1, last >> 1
+    before, behind = None, leaf
+    for sibling in left:
+        before = sibling if before is None else node_hash(sibling, before)
+        behind = node_hash(sibling, behind)
+    return {index + 1: behind} | ({} if before is None else {index: before})
+
+
+class LogView:
+    """What was seen of one log: the largest checkpoint, and the newest 10,000 roots by the size of their trees."""
+
+    def __init__(self, key: VerifierKey) -> None:
+        self.key: Final = key
+        self.largest: SignedCheckpoint | None = None
         self._roots: Final[OrderedDict[int, bytes]] = OrderedDict()
 
-    def document(self, data: bytes) -> Transcript:
-        """A receipt or transcript whose every entry is in the pinned log. Blocks, a long transcript for long.
+    @property
+    def size(self) -> int:
+        """How many entries the log is known to have: no later answer may show fewer."""
+        return 0 if self.largest is None else self.largest.checkpoint.size
 
-        Raises Dishonest.
-        """
+    def restore(self, note: bytes) -> None:
+        """Start from a checkpoint that was kept. Raises Dishonest unless the log's key has signed it."""
         try:
-            transcript = parse_transcript(data)
-            claim = LogClaim(transcript, collect(transcript), self.log_key, None).claim()
-        except VerifierError as error:
-            raise Dishonest(f"the document proves nothing: {error.message}") from error
-        if claim.state is not State.PROVEN:
-            raise Dishonest(f"the document proves nothing: {claim.text}")
-        checkpoint = transcript.signed.checkpoint
-        if self._roots.setdefault(checkpoint.size, checkpoint.root) != checkpoint.root:
-            raise Dishonest(f"the log has shown two trees of {checkpoint.size} entries")
-        while len(self._roots) > SIZES_KEPT:
+            signed = SignedCheckpoint.parse(note.decode())
+            open_note(signed.note, [self.key])
+        except (VerifierError, UnicodeDecodeError) as error:
+            raise Dishonest("the checkpoint that was kept is not signed by this log's key", note) from error
+        self.admit(signed, 0, {}, note)
+
+    def see(self, receipt: Receipt, floor: int) -> None:
+        """Take note of a receipt's checkpoint and of the roots that it implies. Raises as `admit`."""
+        size = receipt.signed.checkpoint.size
+        implied = prefix_roots(receipt.leaf, receipt.index, size, receipt.proof)
+        self.admit(receipt.signed, floor, implied, receipt.document)
+
+    def admit(self, signed: SignedCheckpoint, floor: int, implied: Mapping[int, bytes], document: bytes) -> None:
+        """Take note of a checkpoint. floor: the size that was known when the answer was asked for.
+
+        Raises Dishonest for a smaller one, or another root of the same size.
+        """
+        checkpoint: Checkpoint = signed.checkpoint
+        if checkpoint.size < floor:
+            text = f"the log has gone back: a checkpoint of {checkpoint.size} entries, after one of {floor}"
+            raise Dishonest(text, document)
+        for size, root in [(checkpoint.size, checkpoint.root), *implied.items()]:
+            if self._roots.setdefault(size, root) != root:
+                raise Dishonest(f"the log has two histories: two roots of {size} entries", document)
+        if self.largest is None or checkpoint.size > self.size:
+            self.largest = signed
+        while len(self._roots) > MAX_ROOTS:
             self._roots.popitem(last=False)
-        return transcript
-
-    def check(self, document: Mapping[str, Json], kind: type[entries.Entry], **says: Any) -> Event:
-        """The one event of a receipt. kind, says: what its entry must be, and what its fields must say.
-
-        Raises Dishonest.
-        """
-        try:
-            events = self.document(document_bytes(document)).events
-        except Dishonest as error:
-            raise Dishonest(str(error), document) from error
-        if len(events) != 1:
-            raise Dishonest("a receipt has one event", document)
-        (event,) = events
-        if not isinstance(event.entry, kind):
-            raise Dishonest(f"the receipt is of a {event.entry.type}", document)
-        for name, value in says.items():
-            if getattr(event.entry, name) != value:
-                raise Dishonest(f"the receipt's {event.entry.type} has another `{name}` than was asked for", document)
-        return event
 
 
-class LiveDraws:
-    """Follows the draws of one live session in order, as long as the caller gives it each one."""
+class Shelf:
+    """A folder: the largest checkpoint, and a folder for each session with its receipts, one file each. Blocks."""
 
-    def __init__(self, session: bytes, seal: entries.Seal) -> None:
-        """session: 32 bytes, the leaf hash of the seal."""
-        self._session: Final = session
-        self._seal: Final = seal
-        self._drawn = 0
-        self._link = seal.commitment
-        self._dealt: Final[dict[str, tuple[int, ...]]] = {}
-        self.digest: bytes | None = session_digest(session, ()) if seal.close_at is None else None
-        """S, 32 bytes, once contributions are closed."""
+    def __init__(self, folder: Path) -> None:
+        self._folder: Final = folder
 
-    def check(self, call: entries.Call, drawn: entries.Draw, verified: VerifiedRound) -> Any:
-        """The outcome of a call's draw, which must be the next. Raises Dishonest."""
-        name, recipe = call.recipe, self._seal.recipes[call.recipe]
-        asked = (call.draw, call.recipe, call.n, call.purpose)
-        if (drawn.draw, drawn.recipe, drawn.n, drawn.purpose) != asked or drawn.seed is None:
-            raise Dishonest(f"draw {drawn.draw} is not what call {call.draw} asked for")
-        if (verified.chain.hash, verified.round) != (self._seal.chain, call.round):
-            raise Dishonest(f"round {verified.round} is not the one that call {call.draw} names")
-        if call.draw <= self._drawn or not opens(drawn.seed, call.draw - self._drawn, self._link):
-            raise Dishonest(f"the seed of draw {call.draw} is not link {call.draw} of the sealed chain")
-        if self.digest is None:
-            raise Dishonest("a draw before the contributions were closed")
-        contributions = [(item.participant, item.entropy) for item in call.contributions]
-        bound = binding(self.digest, call.draw, contributions, call.round, verified.randomness)
-        deck = Deck(recipe.size, self._dealt.get(name, ())) if isinstance(recipe, Deal) else None
-        outcome = draw(recipe, Stream(drawn.seed, bound, name, call.n), deck)
-        if list(drawn.outcomes) != [outcome]:
-            raise Dishonest(f"draw {call.draw} should be {outcome}, the service says {drawn.outcomes[0]}")
-        if deck is not None:
-            self._dealt[name] = (*self._dealt.get(name, ()), *outcome)
-        self._drawn, self._link = call.draw, drawn.seed
-        return outcome
+    def keep(self, session: str, receipt: Receipt) -> None:
+        """Keep a receipt, durably, as `SESSION/INDEX-TYPE.json`."""
+        name = f"{receipt.index:012}-{receipt.entry.type}.json"
+        _write(self._folder / session / name, receipt.document)
+
+    def keep_checkpoint(self, signed: SignedCheckpoint) -> None:
+        """Keep the largest checkpoint."""
+        _write(self._folder / CHECKPOINT_FILE, signed.note.encode().encode())
+
+    def checkpoint(self) -> bytes | None:
+        """The checkpoint that was kept, or None."""
+        with suppress(FileNotFoundError):
+            return (self._folder / CHECKPOINT_FILE).read_bytes()
+        return None
+
+    def receipts(self, session: str) -> list[tuple[int, bytes]]:
+        """The receipts of a session, in log order, and when they were kept, in ms."""
+        paths = sorted((self._folder / session).glob("*.json"))
+        return [(path.stat().st_mtime_ns // 1_000_000, path.read_bytes()) for path in paths]
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{id(data)}")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)

@@ -1,5 +1,6 @@
 """A whole sessions service in one process: a real log in a folder, recorded quicknet rounds, a clock that stands still."""
 
+import asyncio
 import contextlib
 from dataclasses import dataclass
 
@@ -73,6 +74,13 @@ class ReplayedRounds:
         pass
 
     async def get(self, chain_hash, number):
+        return self.known.get(number)
+
+    async def wait(self, chain_hash, number, seconds):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, 5)):
+                while number not in self.known:  # noqa: ASYNC110 - a test's
+                    await asyncio.sleep(0.01)
         return self.known.get(number)
 
     def on_round(self, listener):

@@ -33,6 +33,10 @@ from beacon.sessions.changes import Changes
 from beacon.sessions.waiting import Waiting
 from beacon.settings import ConfigurationError, ListenSettings, Settings, load_settings, read_key, write_key
 from beacon.store.errors import SchemaRefused
+from beacon.store.private_schema import PRIVATE_SCHEMA
+from beacon.store.reader import Reader
+from beacon.store.webhooks import Encrypted, Endpoint, WebhookStore
+from beacon.store.writer import Writer
 from beacon.web.application import build_web
 from beacon.web.server import serve
 from beacon.web.services import SERVICES, Services
@@ -453,6 +457,34 @@ def test_hosts_are_listed_and_revoked(directory: Path) -> None:
     )
     assert json.loads(run("hosts", "revoke", "alice", "--dir", directory, "--json").stdout)["revoked"] == 1
     assert run("hosts", "list", "--dir", directory).output.count("revoked") == 2
+
+
+def test_webhooks_are_shown_and_deleted_without_their_secrets(directory: Path) -> None:
+    run("hosts", "add", "alice", "--dir", directory)
+    run("hosts", "add", "bob", "--dir", directory)
+    made = Endpoint("wh_1", "alice", "https://example.com/hook", ("session.draw",), 1_000, 7, 2_000, None,
+                    Encrypted(b"nonce nonce.", b"the ciphertext"), None, None)  # fmt: skip
+    with (
+        closing(Writer(directory / "private.db", PRIVATE_SCHEMA, exclusive=False)) as writer,
+        closing(Reader(writer.path)) as reader,
+    ):
+        store = WebhookStore(writer, reader, SystemClock())
+        asyncio.run(store.add(made, 8))
+        asyncio.run(store.record("wh_1", 7, 2_000, []))
+    shown = run("hosts", "webhooks", "alice", "--dir", directory).output
+    assert shown.split("  ")[0] == "wh_1"
+    assert "failing since 1970-01-01 00:00:02Z" in shown
+    assert "https://example.com/hook" in shown
+    as_json = run("hosts", "webhooks", "alice", "--dir", directory, "--json").stdout
+    assert "cipher" not in shown + as_json
+    assert json.loads(as_json)["webhooks"][0]["position"] == 7
+    assert json.loads(run("hosts", "webhooks", "bob", "--dir", directory, "--json").stdout)["webhooks"] == []
+    assert (
+        "has no webhook wh_1" in run("hosts", "webhooks", "bob", "--delete", "wh_1", "--dir", directory, code=1).output
+    )
+    assert "no host carol" in run("hosts", "webhooks", "carol", "--dir", directory, code=2).output
+    assert run("hosts", "webhooks", "alice", "--delete", "wh_1", "--dir", directory).output == "deleted wh_1\n"
+    assert run("hosts", "webhooks", "alice", "--dir", directory).output == ""
 
 
 def test_a_token_with_scopes_a_note_and_an_end(directory: Path) -> None:

@@ -86,7 +86,7 @@ async def test_a_match(tmp_path, monkeypatch):
         verdict = await session.verify()
         assert verdict.exit == 0
         assert verdict.session["outcomes"][0]["outcome"] == first.outcome
-        kinds = {path.stem.partition("-")[2] for path in (tmp_path / "kept").iterdir()}
+        kinds = {path.stem.partition("-")[2] for path in (tmp_path / "kept").rglob("*.json")}
         assert kinds == {"seal", "contribution", "close", "draw", "reveal"}
         assert [item["session"] async for item in beacon.sessions(state="revealed")] == [session.id]
         assert (await beacon.ledger("alice"))["revealed"] == 1
@@ -191,6 +191,66 @@ async def test_a_service_that_never_answers(tmp_path, monkeypatch):
         assert len(between.seen) == 2
 
 
+def problem(code, status, retryable, **headers):
+    body = {"code": code, "detail": "", "next": "", "retryable": retryable}
+    return lambda: web.json_response(body, status=status, headers=headers)
+
+
+class Refusing(Between):
+    """Refuses first what `refusals` lists."""
+
+    refusals = ()
+
+    async def handle(self, request):
+        if self.refusals:
+            await request.read()
+            self.seen.append((request.method, request.path, request.headers.get("Idempotency-Key")))
+            first, *self.refusals = self.refusals
+            return first()
+        return await super().handle(request)
+
+
+async def test_what_is_retryable_is_sent_again_with_the_same_key_and_nothing_else_is(tmp_path, monkeypatch):
+    async with world(tmp_path, monkeypatch, Refusing) as (_, between, beacon):
+        gateway = [lambda status=status: web.Response(status=status) for status in (502, 503, 504)]
+        between.refusals = [problem("rate-limited", 429, True), problem("unavailable", 503, True), *gateway]
+        await beacon.seal(recipes=TURN, participants=[])
+        assert len(between.seen) == 6
+        assert len({key for *_, key in between.seen}) == 1
+        for refusal in (
+            problem("internal", 500, False),
+            problem("outcome-unknown", 503, False),
+            lambda: web.Response(status=500),
+            lambda: web.Response(status=302, headers={"Location": "/v1/elsewhere"}),
+            lambda: web.Response(text="<html>", content_type="text/html"),
+        ):
+            between.refusals, sent = [refusal], len(between.seen)
+            with pytest.raises(BeaconError) as refused:
+                await beacon.seal(recipes=TURN, participants=[])
+            assert not refused.value.retryable
+            assert refused.value.idempotency_key == between.seen[-1][2]
+            assert len(between.seen) == sent + 1
+
+
+async def test_it_waits_for_as_long_as_it_is_told_but_not_for_ever(tmp_path, monkeypatch):
+    slept, sleep = [], asyncio.sleep
+
+    async def remember(seconds):
+        slept.append(seconds)
+        await sleep(0)
+
+    async with world(tmp_path, monkeypatch, Refusing) as (_, between, beacon):
+        monkeypatch.setattr(client_http.asyncio, "sleep", remember)
+        between.refusals = [problem("rate-limited", 429, True, **{"Retry-After": "3"})] * 6
+        with pytest.raises(BeaconError, match="rate-limited"):
+            await beacon.seal(recipes=TURN, participants=[])
+        assert [int(seconds) for seconds in slept if seconds > 1] == [3] * 5
+        between.refusals, slept[:] = [problem("rate-limited", 429, True, **{"Retry-After": "3600"})], []
+        with pytest.raises(BeaconError, match="rate-limited"):
+            await beacon.seal(recipes=TURN, participants=[])
+        assert not [seconds for seconds in slept if seconds > 1]
+
+
 async def test_what_is_not_retryable_is_asked_once(tmp_path, monkeypatch):
     async with world(tmp_path, monkeypatch) as (_, between, beacon):
         with pytest.raises(BeaconError) as caught:
@@ -242,15 +302,17 @@ async def test_the_receipt_of_something_else(tmp_path, monkeypatch):
         kept = []
         between.alter = lambda document: (kept.append(document), document)[1]
         session = await beacon.seal(recipes=TURN, participants=[], label="a")
-        between.alter = lambda document: document | {"receipt": kept[0]["receipt"]}
+        between.alter = lambda document: document | {name: kept[0][name] for name in ("receipt", "session")}
         with pytest.raises(Dishonest, match="label"):
-            await beacon.seal(recipes=TURN, participants=[], label="b")
+            await beacon.seal(recipes=TURN, participants=[], label="b", key="mine")
+        with pytest.raises(Dishonest, match="no answer to a new request"):
+            await beacon.seal(recipes=TURN, participants=[], label="a")
         between.alter = lambda document: (kept.append(document), document)[1]
         await reach(made, session.seal.round)
         await session.roll("turn", purpose="x")
         between.alter = lambda document: document | {"receipts": kept[-1]["receipts"]} if "n" in document else document
         with pytest.raises(Dishonest, match="purpose"):
-            await session.roll("turn", purpose="y")
+            await session.roll("turn", purpose="y", key="mine-2")
 
 
 class Rewriting(Between):
@@ -326,9 +388,8 @@ async def test_another_log_key(tmp_path, monkeypatch):
 
 async def test_another_chain(tmp_path, monkeypatch):
     async with world(tmp_path, monkeypatch, chains=[]) as (_, __, beacon):
-        session = await beacon.seal(recipes=TURN, profile="live", participants=[])
         with pytest.raises(Dishonest, match="not pinned"):
-            await session.roll("turn")
+            await beacon.seal(recipes=TURN, profile="live", participants=[])
 
 
 def test_pseudonyms():

@@ -8,6 +8,8 @@ import pytest
 
 from tests.process_support import add_host, run, serving
 
+EXAMPLES = (["raffle"], ["backgammon"], ["backgammon", "--mode", "match"])
+
 
 @pytest.fixture
 async def sandbox(tmp_path):
@@ -30,12 +32,13 @@ async def sandbox(tmp_path):
 
 async def test_the_examples_play_and_are_proven(sandbox):
     given, folder = sandbox
-    played = await asyncio.gather(run("beacon.examples.raffle", *given), run("beacon.examples.backgammon", *given))
+    played = await asyncio.gather(*(run(f"beacon.examples.{name}", *given, *more) for name, *more in EXAMPLES))
     for code, output, errors in played:
         assert code == 0, output + errors
         assert "verdict: " in output
-    raffle, backgammon = (output for _, output, _ in played)
+    raffle, *tables = (output for _, output, _ in played)
     assert re.search(r"^3\. ticket \d+$", raffle, re.MULTILINE)
-    assert len(re.findall(r"^\d\. (?:white|black): [1-6]-[1-6]$", backgammon, re.MULTILINE)) == 3
-    kept = [path.stem.partition("-")[2] for path in (folder / "receipts").iterdir()]
-    assert (kept.count("seal"), kept.count("contribution"), kept.count("call")) == (2, 2, 4)
+    for table in tables:
+        assert len(re.findall(r"^\d\. (?:white|black): [1-6]-[1-6]$", table, re.MULTILINE)) == 3
+    kept = [path.stem.partition("-")[2] for path in (folder / "receipts").rglob("*.json")]
+    assert (kept.count("seal"), kept.count("contribution"), kept.count("call")) == (3, 4, 4)

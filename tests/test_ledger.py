@@ -1,5 +1,7 @@
 """A host's own sessions in pages, the public ledger, and join tokens."""
 
+import asyncio
+
 import pytest
 
 from beacon.log.fsck import rebuild
@@ -160,6 +162,20 @@ async def test_a_participant_contributes_with_its_own_token(running):
             assert response.status == status
         response = await client.post(f"{path}/joins", json={"participants": ["white"]}, headers=headers(BOB))
         assert response.status == 403
+
+
+async def test_a_join_token_in_bytes_that_are_no_text_is_refused(running):
+    session = (await running.seal()).session
+    body = b'{"participant": "white", "entropy": "01"}'
+    head = f"POST /v1/sessions/{session.hex()}/contributions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    more = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with web_of(running) as client:
+        reader, writer = await asyncio.open_connection(client.server.host, client.server.port)
+        writer.write(head.encode() + b"Authorization: Bearer fbj_\xff\xfe\r\n" + more.encode() + body)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    assert answer.startswith(b"HTTP/1.1 401 ")
 
 
 async def test_join_tokens_open_nothing_else(running):

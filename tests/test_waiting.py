@@ -473,5 +473,9 @@ async def test_an_id_that_is_no_index_is_refused(running, client, given):
     session = (await running.seal()).session
     response = await client.get(f"/v1/sessions/{session.hex()}/events", headers={"Last-Event-ID": given})
     assert (response.status, (await response.json())["code"]) == (400, "invalid-request")
+    path = f"/v1/sessions/{session.hex()}/events?after={given}"
+    response = await client.get(path, headers={"Last-Event-ID": "0"})
+    assert response.status == 400
+    assert (await response.json())["code"] == "invalid-request"
     assert (await client.get(f"/v1/sessions/{'00' * 32}/events")).status == 404
     assert (await client.head(f"/v1/sessions/{session.hex()}/events")).status == 405

@@ -814,6 +814,18 @@ async def test_a_webhook_that_was_deleted_gets_nothing_more(tmp_path, receiver):
         assert list(client.webhooks._couriers) == [kept["id"]]
 
 
+async def test_the_operator_sees_and_deletes_webhooks_beside_the_running_service(tmp_path, receiver):
+    async with service(tmp_path) as running, hooked(running, tmp_path) as client:
+        made, kept = await add(client, receiver.url), await add(client, receiver.url + "/kept")
+        store = client.webhooks._store
+        await store.delete(made["id"])  # as another process does
+        await running.seal()
+        await until(lambda: receiver.requests)
+        await until(lambda: client.webhooks._couriers[made["id"]][1].done())
+        assert [path for path, *_ in receiver.requests] == ["/hook/kept"]
+        assert not client.webhooks._couriers[kept["id"]][1].done()
+
+
 async def test_the_limits_of_a_host(tmp_path):
     async with service(tmp_path) as running, hooked(running, tmp_path, per_host=1) as client:
         await add(client, "https://example.com/1")

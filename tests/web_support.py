@@ -3,12 +3,14 @@
 import contextlib
 import json
 
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from beacon.settings import ListenSettings, RateSettings, Settings, WaitingSettings
 from beacon.store.hosts import SCOPES, Grant
 from beacon.web.application import build_web
 from beacon.web.services import SERVICES, Chain, Services
+from tests.openapi_support import violations
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, BOB, ORIGIN
 
@@ -51,8 +53,24 @@ async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies=""
         stopped=lambda: None,
         webhooks=webhooks,
     )
+    found = hold(app)
     async with TestClient(TestServer(app)) as client:
         yield client
+    assert found == [], "\n".join(found)
+
+
+def hold(app):
+    """Hold each answer of an application to the OpenAPI document; the list fills with what is wrong with them."""
+    found = []
+
+    async def look(request, response):
+        resource = request.match_info.route.resource
+        if resource is not None and request.method != "HEAD" and isinstance(response, web.Response):
+            body = b"" if response.body is None else bytes(response.body)
+            found.extend(violations(request.method, resource.canonical, response.status, response.headers, body))
+
+    app.on_response_prepare.append(look)
+    return found
 
 
 async def read_events(response, *, most=1_000):

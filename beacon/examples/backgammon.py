@@ -1,9 +1,14 @@
-"""A backgammon table: two players who sign for themselves; an opening and some turns, each called before its round."""
+"""A backgammon table: two players who sign for themselves, an opening and some turns.
+
+Live, each roll is called before its round exists, and nobody knows it before. In a match all rolls come from one round:
+whoever holds the seed knows them once that is in, and none of them has to be waited for.
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import Any
 
 import click
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -40,23 +45,35 @@ class Player:
         await session.contribute(self.id, entropy, signature=signature, join=token)
 
 
-async def play(beacon: Beacon, sandbox: bool) -> int:
-    """Play a short game and show the verdict."""
+async def live(beacon: Beacon, sandbox: bool) -> int:
+    """A game whose every roll waits for a round of its own."""
+    return await _play(beacon, sandbox, profile="live", links=64)
+
+
+async def match(beacon: Beacon, sandbox: bool) -> int:
+    """A game whose rolls all come from one round, some half a minute from now."""
+    return await _play(beacon, sandbox, profile="match")
+
+
+async def _play(beacon: Beacon, sandbox: bool, **terms: Any) -> int:
     white, black = Player("white@example"), Player("black@example")
     session = await beacon.seal(
-        label="table 4", profile="live", links=64, recipes=RECIPES, participants=[white.listed(), black.listed()]
+        label="table 4", recipes=RECIPES, participants=[white.listed(), black.listed()], **terms
     )
     click.echo(f"sealed: session {session.id}")
     tokens = await session.join_tokens(white.id, black.id)
     for player in (white, black):
         await player.contribute(session, tokens[player.id])
+    if session.seal.round is not None:
+        click.echo(f"both have contributed; round {session.seal.round} is awaited")
+        await session.until("anchored")
     opening = await session.roll("opening", purpose="who begins")
     names = ["white", "black"] if opening.outcome[0] > opening.outcome[1] else ["black", "white"]
     click.echo(f"opening: {opening.outcome[0]}-{opening.outcome[1]}, {names[0]} begins")
     for turn in range(1, TURNS + 1):
         name = names[turn % 2]
         roll = await session.roll("turn", purpose=f"{name} {turn}")
-        late = "" if roll.in_time else "   (its call's receipt came too late to prove that it came first)"
+        late = "   (its call's receipt came too late to prove that it came first)" if roll.in_time is False else ""
         click.echo(f"{turn}. {name}: {roll.outcome[0]}-{roll.outcome[1]}{late}")
     await session.reveal()
     verdict = await session.verify(sandbox=sandbox)
@@ -64,7 +81,7 @@ async def play(beacon: Beacon, sandbox: bool) -> int:
     return int(verdict.exit)
 
 
-main = command("backgammon", __doc__ or "", play)
+main = command("backgammon", __doc__ or "", {"live": live, "match": match})
 
 if __name__ == "__main__":
     main()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 import click
@@ -14,8 +14,12 @@ from verifier.fetch import load_chain
 Play = Callable[[Beacon, bool], Awaitable[int]]
 
 
-def command(name: str, summary: str, play: Play) -> click.Command:
-    """A command that connects and plays; play gets the connection and whether it is a test, and gives the exit code."""
+def command(name: str, summary: str, modes: Mapping[str, Play]) -> click.Command:
+    """A command that connects and plays, in the first of the modes unless another is asked for.
+
+    A mode gets the connection and whether it is a test, and gives the exit code.
+    """
+    first, *others = modes
 
     @click.command(name, help=summary)
     @click.option("--url", required=True, help="The service, for example http://127.0.0.1:8080.")
@@ -23,16 +27,17 @@ def command(name: str, summary: str, play: Play) -> click.Command:
     @click.option("--log-key", required=True, help="The log's verifier key, as `beacon init` printed it.")
     @click.option("--chain", help="A drand chain to take besides the main ones: its name, or a file with its info.")
     @click.option("--receipts", type=click.Path(path_type=Path), help="A folder to keep the receipts in.")
+    @click.option("--mode", type=click.Choice(list(modes)), default=first, show_default=bool(others), hidden=not others)
     @click.option("--sandbox", is_flag=True, help="It is a test, not a game: the verdict is asked for as such.")
     def run(
-        url: str, token_file: Path, log_key: str, chain: str | None, receipts: Path | None, *, sandbox: bool
+        url: str, token_file: Path, log_key: str, chain: str | None, receipts: Path | None, mode: str, *, sandbox: bool
     ) -> None:
         chains = None if chain is None else [load_chain(chain)]
         token = token_file.read_text(encoding="ascii").strip()
 
         async def connected() -> int:
             async with Beacon(url, token, log_key=log_key, chains=chains, receipts=receipts) as beacon:
-                return await play(beacon, sandbox)
+                return await modes[mode](beacon, sandbox)
 
         raise SystemExit(asyncio.run(connected()))
 

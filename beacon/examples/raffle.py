@@ -37,7 +37,7 @@ async def play(beacon: Beacon, sandbox: bool) -> int:
     return int(verdict.exit)
 
 
-main = command("raffle", __doc__ or "", play)
+main = command("raffle", __doc__ or "", {"draw": play})
 
 if __name__ == "__main__":
     main()

@@ -35,4 +35,4 @@ class Joining:
 
     def admits(self, token: str, session: bytes, participant: str) -> bool:
         """Whether the token is this participant's for this session; in constant time."""
-        return hmac.compare_digest(token.encode(), self.token(session, participant).encode())
+        return hmac.compare_digest(token.encode(errors="surrogateescape"), self.token(session, participant).encode())

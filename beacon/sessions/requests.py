@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from beacon.sessions.recipe_models import RecipeName, Recipes, ShownAs
 from verifier.draws import MAX_N
 from verifier.encoding import MAX_INTEGER, check_string, parse_hex
 from verifier.entries import MAX_CALL_CONTRIBUTIONS, MAX_LEAD, MAX_LINKS, MAX_OUTCOMES, MAX_PARTICIPANTS, MIN_LEAD, Call
@@ -25,6 +27,8 @@ DEFAULT_LINKS: Final = 1_024
 MAX_BATCH: Final = 100
 MAX_TEXT_BYTES: Final = 256
 MAX_NAME_BYTES: Final = 128
+CHARACTERS: Final = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]*$"
+"""Rule 3.4 as a regular expression of ECMA-262, for descriptions; lengths there count characters, here UTF-8 bytes."""
 
 
 def refusal(code: str, message: str) -> PydanticCustomError:
@@ -40,14 +44,15 @@ def _characters(text: str) -> str:
         raise refusal("forbidden-character", error.message) from error
 
 
-def _bounded(code: str, minimum: int, maximum: int) -> AfterValidator:
+def _bounded(code: str, minimum: int, maximum: int) -> tuple[AfterValidator, WithJsonSchema]:
     def check(text: str) -> str:
         size = len(_characters(text).encode())
         if not minimum <= size <= maximum:
             raise refusal(code, f"{minimum} to {maximum} bytes of UTF-8 are due, here are {size}")
         return text
 
-    return AfterValidator(check)
+    schema: dict[str, Any] = {"type": "string", "pattern": CHARACTERS, "maxLength": maximum}
+    return AfterValidator(check), WithJsonSchema(schema | ({"minLength": minimum} if minimum else {}))
 
 
 def _hex(minimum: int, maximum: int, code: str) -> tuple[BeforeValidator, WithJsonSchema]:
@@ -70,11 +75,11 @@ def _hex(minimum: int, maximum: int, code: str) -> tuple[BeforeValidator, WithJs
     return BeforeValidator(parse), WithJsonSchema(schema)
 
 
-Label = Annotated[str, _bounded("label-invalid", 0, MAX_TEXT_BYTES)]
-Purpose = Annotated[str, _bounded("purpose-invalid", 0, MAX_TEXT_BYTES)]
-ParticipantId = Annotated[str, _bounded("seal-participant-invalid", 1, MAX_NAME_BYTES)]
-AttachmentName = Annotated[str, _bounded("seal-attachment-invalid", 1, MAX_NAME_BYTES)]
-Name = Annotated[str, _bounded("invalid-request", 1, MAX_NAME_BYTES)]
+Label = Annotated[str, *_bounded("label-invalid", 0, MAX_TEXT_BYTES)]
+Purpose = Annotated[str, *_bounded("purpose-invalid", 0, MAX_TEXT_BYTES)]
+ParticipantId = Annotated[str, *_bounded("seal-participant-invalid", 1, MAX_NAME_BYTES)]
+AttachmentName = Annotated[str, *_bounded("seal-attachment-invalid", 1, MAX_NAME_BYTES)]
+Name = Annotated[str, *_bounded("invalid-request", 1, MAX_NAME_BYTES)]
 PublicKey = Annotated[bytes, *_hex(32, 32, "seal-key-invalid")]
 Digest = Annotated[bytes, *_hex(32, 32, "seal-attachment-invalid")]
 SessionId = Annotated[bytes, *_hex(32, 32, "seal-replaces-unknown")]
@@ -87,6 +92,13 @@ DrawNumber = Annotated[int, Field(ge=1, le=MAX_N)]
 Card = Annotated[int, Field(ge=-MAX_INTEGER, le=MAX_INTEGER)]
 Outcome = Annotated[list[Card], Field(max_length=10_000)] | Annotated[str, Field(pattern="^([0-9a-f]{2}){1,1024}$")]
 Milliseconds = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Plan = Annotated[dict[RecipeName, Annotated[int, Field(ge=1, le=MAX_OUTCOMES)]], Field(min_length=1)]
+
+
+def _items(maximum: int, minimum: int = 0) -> Any:
+    """The bounds of a list whose refusal has a code of its own, as JSON schema shows them."""
+    bounds: JsonDict = {"maxItems": maximum}
+    return Field(json_schema_extra=bounds | ({"minItems": minimum} if minimum else {}))
 
 
 class Request(BaseModel):
@@ -134,12 +146,12 @@ class SealRequest(Request):
     round_at: Milliseconds | None = None
     close_at: Milliseconds | None = None
     reveal_by: Milliseconds | None = None
-    participants: list[ParticipantRequest] = []
+    participants: Annotated[list[ParticipantRequest], _items(MAX_PARTICIPANTS)] = []
     open: bool = False
     min_contributions: Annotated[int, Field(ge=0, le=10_000)] | None = None
-    recipes: dict[str, dict[str, Any]]
-    plan: dict[str, Annotated[int, Field(ge=1, le=MAX_OUTCOMES)]] | None = None
-    attachments: list[AttachmentRequest] = []
+    recipes: Annotated[dict[str, dict[str, Any]], ShownAs(Recipes)]
+    plan: Annotated[dict[str, Annotated[int, Field(ge=1, le=MAX_OUTCOMES)]] | None, ShownAs(Plan | None)] = None
+    attachments: Annotated[list[AttachmentRequest], _items(MAX_ATTACHMENTS)] = []
     replaces: SessionId | None = None
 
     @property
@@ -186,7 +198,7 @@ class SealRequest(Request):
 class ContributionRequest(Request):
     """POST /v1/sessions/{id}/contributions. entropy: 1-256 bytes in hex. signature: Ed25519 by rule 4.4, in hex."""
 
-    participant: Annotated[str, _bounded("not-a-participant", 1, MAX_NAME_BYTES)]
+    participant: Annotated[str, *_bounded("not-a-participant", 1, MAX_NAME_BYTES)]
     entropy: Entropy
     signature: Signature | None = None
 
@@ -194,7 +206,7 @@ class ContributionRequest(Request):
 class CallContributionRequest(Request):
     """One participant's entropy for a call. signature: Ed25519 by rule 4.4 over the call's `draw`, `n` and purpose."""
 
-    participant: Annotated[str, _bounded("not-a-participant", 1, MAX_NAME_BYTES)]
+    participant: Annotated[str, *_bounded("not-a-participant", 1, MAX_NAME_BYTES)]
     entropy: Entropy
     signature: Signature | None = None
 
@@ -207,13 +219,13 @@ class DrawRequest(Request):
     outcomes: what the host drew from the seed that it holds (custody `host`, match), one for each draw.
     """
 
-    recipe: Annotated[str, _bounded("unknown-recipe", 1, MAX_NAME_BYTES)]
-    count: int = 1
+    recipe: Annotated[str, *_bounded("unknown-recipe", 1, MAX_NAME_BYTES)]
+    count: Annotated[int, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_OUTCOMES})] = 1
     purpose: Purpose = ""
     n: DrawNumber | None = None
     draw: DrawNumber | None = None
-    contributions: list[CallContributionRequest] = []
-    outcomes: list[Outcome] | None = None
+    contributions: Annotated[list[CallContributionRequest], _items(MAX_CALL_CONTRIBUTIONS)] = []
+    outcomes: Annotated[list[Outcome], _items(MAX_OUTCOMES, 1)] | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -53,6 +53,19 @@ class Endpoint:
     old: Encrypted | None
     old_until: int | None
 
+    def facts(self) -> dict[str, Any]:
+        """All but the secrets, as the API and `beacon hosts webhooks` show it."""
+        return {
+            "id": self.id,
+            "url": self.url,
+            "types": list(self.types),
+            "created": self.created,
+            "position": self.position,
+            "failing_since": self.failing_since,
+            "disabled": self.disabled,
+            "old_secret_until": self.old_until,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -116,6 +129,11 @@ class WebhookStore:
         """Give an endpoint of a host's by its id."""
         found = await self._reader.run(lambda db: _endpoints(db, "WHERE host = ? AND id = ?", (host, name)))
         return found[0] if found else None
+
+    async def has(self, name: str) -> bool:
+        """Whether there is an endpoint of this id, whoever's it is."""
+        query = "SELECT 1 FROM webhooks WHERE id = ?"
+        return await self._reader.run(lambda db: db.conn.execute(query, (name,)).fetchone()) is not None
 
     async def delete(self, name: str) -> None:
         """Forget an endpoint and its deliveries. One that is not there is no error."""

@@ -8,6 +8,7 @@ from beacon.settings import Settings
 from beacon.web import (
     batch_routes,
     chain_routes,
+    docs_routes,
     event_routes,
     health_routes,
     host_routes,
@@ -40,7 +41,9 @@ def build_web(settings: Settings) -> web.Application:
         chain_routes,
         log_routes,
         health_routes,
+        docs_routes,
     ):
         app.add_routes(module.routes)
     add_pages(app)
+    app[docs_routes.DOCS] = docs_routes.docs_of(app)
     return app

@@ -10,8 +10,10 @@ from typing import Final
 from aiohttp import web
 
 from beacon.sessions.requests import BatchDrawRequest, BatchSealRequest
+from beacon.web.openapi import DRAWN, IDEMPOTENCY, SEALED, Answer, describe
 from beacon.web.rates import count_more
 from beacon.web.requests import authenticate, read_model
+from beacon.web.schemas import BatchDrawn, BatchSealed
 from beacon.web.services import SERVICES
 from beacon.web.session_routes import all_once, drawn_json, json_response, written_json
 
@@ -19,6 +21,14 @@ routes: Final = web.RouteTableDef()
 
 
 @routes.post("/v1/batch/seals")
+@describe(
+    "Batches",
+    access="seal",
+    body=BatchSealRequest,
+    parameters=[IDEMPOTENCY],
+    answers={201: Answer("All are sealed.", BatchSealed)},
+    errors=SEALED,
+)
 async def seals(request: web.Request) -> web.Response:
     """Seal up to 100 sessions, all or none: `sessions`, each with its receipt, in the order of the request."""
     host = authenticate(request, "seal")
@@ -30,6 +40,14 @@ async def seals(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/batch/draws")
+@describe(
+    "Batches",
+    access="draw",
+    body=BatchDrawRequest,
+    parameters=[IDEMPOTENCY],
+    answers={201: Answer("All are drawn, or called.", BatchDrawn)},
+    errors=DRAWN,
+)
 async def draws(request: web.Request) -> web.Response:
     """Draw from, or call, up to 100 sessions, all or none: `draws`, in the order of the request."""
     host = authenticate(request, "draw")

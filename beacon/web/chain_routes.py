@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import Any, Final
 
-from aiohttp import ETag, hdrs, web
+from aiohttp import web
 
 from beacon.errors import ApiError
 from beacon.relay_urls import public_name
 from beacon.rounds.health import RelayHealth
 from beacon.web import waits
 from beacon.web.log_routes import IMMUTABLE
+from beacon.web.openapi import DECIMAL, IF_NONE_MATCH, JSON, WAITING, Answer, Parameter, describe
+from beacon.web.schemas import Chains, Round
 from beacon.web.services import SERVICES, Chain, Services
 from beacon.web.session_routes import json_response
+from beacon.web.tagged import tagged
 from verifier.drand import VerifiedRound
 from verifier.encoding import MAX_INTEGER, encode_json, parse_decimal
 from verifier.errors import FormatError
@@ -22,11 +24,15 @@ from verifier.errors import FormatError
 MAX_WAIT: Final = 60
 """Seconds that a request may wait for a round."""
 NEXT_WAIT: Final = 30
+LONG_WAIT: Final = Parameter(
+    "wait", "query", DECIMAL, f"Seconds to wait, {MAX_WAIT} at the most; more is taken for that."
+)
 
 routes: Final = web.RouteTableDef()
 
 
 @routes.get("/v1/chains")
+@describe("Chains", answers={200: Answer("The chains.", Chains)})
 async def chains(request: web.Request) -> web.Response:
     """Every chain with its newest round, its relays' health, and whether sessions can be sealed on it now."""
     services = request.app[SERVICES]
@@ -34,6 +40,12 @@ async def chains(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/chains/{hash}/rounds/next")
+@describe(
+    "Chains",
+    parameters=[LONG_WAIT],
+    answers={200: Answer("The round.", Round, headers=("Content-Location",))},
+    errors=(*WAITING, "chain-unknown", "round-unknown"),
+)
 async def next_round(request: web.Request) -> web.StreamResponse:
     """Wait for the next round that is verified here: `?wait=SECONDS`, at most 60, else 30."""
     chain = _named(request)
@@ -47,6 +59,15 @@ async def next_round(request: web.Request) -> web.StreamResponse:
 
 
 @routes.get("/v1/chains/{hash}/rounds/{round}")
+@describe(
+    "Chains",
+    parameters=[LONG_WAIT, IF_NONE_MATCH],
+    answers={
+        200: Answer("The round, which never changes.", Round, headers=("Cache-Control", "ETag")),
+        304: Answer("It is the one that the caller has.", headers=("Cache-Control", "ETag")),
+    },
+    errors=(*WAITING, "chain-unknown", "round-unknown"),
+)
 async def round_(request: web.Request) -> web.StreamResponse:
     """A round that was verified here, for ever; `?wait=SECONDS`, at most 60, waits until it is."""
     services, chain = request.app[SERVICES], _named(request)
@@ -64,7 +85,7 @@ async def round_(request: web.Request) -> web.StreamResponse:
         raise ApiError(
             "round-unknown", f"Round {number} of {chain.name} is not among the rounds kept here.", retry_after=1
         )
-    return _immutable(request, encode_json(_round(found)))
+    return tagged(request, encode_json(_round(found)), JSON, IMMUTABLE)
 
 
 async def release(app: web.Application) -> None:
@@ -72,20 +93,6 @@ async def release(app: web.Application) -> None:
     services = app.get(SERVICES)
     if services is not None and services.rounds is not None:
         services.rounds.release()
-
-
-def _immutable(request: web.Request, body: bytes) -> web.Response:
-    """A body that never changes, or 304 for whoever has it."""
-    tag = hashlib.sha256(body).hexdigest()[:32]
-    given = request.if_none_match or ()
-    response = web.Response(headers={hdrs.CACHE_CONTROL: IMMUTABLE})
-    if any(one.value in (tag, "*") for one in given):
-        response.set_status(web.HTTPNotModified.status_code)
-    else:
-        response.body = body
-        response.content_type, response.charset = "application/json", "utf-8"
-    response.etag = ETag(tag)
-    return response
 
 
 def _named(request: web.Request) -> Chain:

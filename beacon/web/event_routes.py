@@ -7,7 +7,7 @@ with an `end` event; whoever connects again from there on gets 204, after which 
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, get_args
 
 import structlog
 from aiohttp import hdrs, web
@@ -16,7 +16,9 @@ from beacon.sessions.changes import Watch
 from beacon.sessions.trail import Event, Trail
 from beacon.store.errors import StoreError
 from beacon.web import waits
+from beacon.web.openapi import AFTER, DECIMAL, JSON, WAITING, Answer, Parameter, describe
 from beacon.web.requests import session_id
+from beacon.web.schemas import EntryType
 from beacon.web.services import SERVICES
 from verifier.encoding import encode_json
 
@@ -26,11 +28,40 @@ DRAIN_SECONDS: Final = 10.0
 RETRY_MS: Final = 2_000
 LAST_EVENT_ID: Final = "Last-Event-ID"
 
+STREAMED: Final = {
+    "type": "object",
+    "description": "One event. An `end` has no `id`; a `retry` comes once, before all.",
+    "properties": {
+        "id": {"type": "string", "pattern": "^[0-9]+$", "description": "The entry's index in the log."},
+        "event": {"type": "string", "enum": [*get_args(EntryType), "end"]},
+        "data": {
+            "type": "string",
+            "contentMediaType": JSON,
+            "contentSchema": {"$ref": "#/components/schemas/StreamedEntry"},
+        },
+        "retry": {"type": ["string", "integer"]},
+    },
+}
+"""What one event of a stream has, once its lines are parsed."""
+
 routes: Final = web.RouteTableDef()
 _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 
 
 @routes.get("/v1/sessions/{session}/events", allow_head=False)
+@describe(
+    "Sessions",
+    parameters=[AFTER, Parameter(LAST_EVENT_ID, "header", DECIMAL, "A log index, as `after`; it comes before that.")],
+    answers={
+        200: Answer(
+            "A stream of events, each as the schema says; `data` is an object in JSON, and the last event is `end`.",
+            media="text/event-stream",
+            schema=STREAMED,
+        ),
+        204: Answer("The session had ended before: nothing more will come."),
+    },
+    errors=(*WAITING, "session-unknown"),
+)
 async def events(request: web.Request) -> web.StreamResponse:
     """Server-Sent Events: each entry of the session and each round that it uses; resumes after `Last-Event-ID`."""
     session, waiting = session_id(request), request.app[SERVICES].waiting
@@ -86,8 +117,7 @@ async def _write(response: web.StreamResponse, data: bytes) -> None:
 def _after(request: web.Request) -> int:
     """The log index above which events are wanted: the header's, which a client sends by itself, before `?after=`."""
     waits.only(request, "after")
-    given = request.headers.get(LAST_EVENT_ID)
+    found, given = waits.index(request, "after"), request.headers.get(LAST_EVENT_ID)
     if given is not None:
         return waits.parse_index(given, f"`{LAST_EVENT_ID}`")
-    found = waits.index(request, "after")
     return -1 if found is None else found

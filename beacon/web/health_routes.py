@@ -1,4 +1,4 @@
-"""/healthz: should this process go on? /readyz: can it seal now? /problems/: what an error code means."""
+"""/healthz: should this process go on? /readyz: can it seal now?"""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final
 
 from aiohttp import web
 
-from beacon.errors import PROBLEMS, ApiError
-from beacon.web.problems import row_document
+from beacon.web.openapi import Answer, describe
 from beacon.web.relay_watch import report
+from beacon.web.schemas import Health, Readiness
 from beacon.web.services import SERVICES
 from beacon.web.session_routes import json_response
 
@@ -18,6 +18,11 @@ routes: Final = web.RouteTableDef()
 
 
 @routes.get("/healthz")
+@describe(
+    "Service",
+    limited=False,
+    answers={200: Answer("It goes on.", Health), 503: Answer("Only a restart helps.", Health)},
+)
 async def healthz(request: web.Request) -> web.Response:
     """200 while the databases take writes; 503 when only a restart helps."""
     stopped = request.app[SERVICES].stopped()
@@ -25,6 +30,11 @@ async def healthz(request: web.Request) -> web.Response:
 
 
 @routes.get("/readyz")
+@describe(
+    "Service",
+    limited=False,
+    answers={200: Answer("It can seal.", Readiness), 503: Answer("It cannot seal now.", Readiness)},
+)
 async def readyz(request: web.Request) -> web.Response:
     """200 when sessions can be sealed on the default chain now; 503 with what stands in the way."""
     services = request.app[SERVICES]
@@ -32,12 +42,3 @@ async def readyz(request: web.Request) -> web.Response:
     stopped = services.stopped()
     ready = not stopped and chains[services.settings.default_chain]["trouble"] is None
     return json_response({"ready": ready, "stopped": stopped, "chains": chains}, status=200 if ready else UNAVAILABLE)
-
-
-@routes.get("/problems/{code}")
-async def problem_type(request: web.Request) -> web.Response:
-    """What a problem's `type` points at: the row of the table, without an occurrence."""
-    code = request.match_info["code"]
-    if code not in PROBLEMS:
-        raise ApiError("not-found", "No problem has this code.")
-    return json_response(row_document(code))

@@ -8,8 +8,11 @@ from aiohttp import web
 
 from beacon.errors import ApiError
 from beacon.sessions import ledger
+from beacon.sessions.requests import CHARACTERS
 from beacon.web import waits
+from beacon.web.openapi import DECIMAL, Answer, Parameter, describe
 from beacon.web.requests import authenticate
+from beacon.web.schemas import Ledger, SessionPage
 from beacon.web.services import SERVICES
 from beacon.web.session_routes import json_response
 from verifier.encoding import MAX_INTEGER, check_string, parse_decimal
@@ -19,6 +22,23 @@ routes: Final = web.RouteTableDef()
 
 
 @routes.get("/v1/sessions")
+@describe(
+    "Hosts",
+    access="read",
+    parameters=[
+        Parameter("state", "query", {"type": "string", "enum": list(ledger.STATES)}, "`open`: any that has not ended."),
+        Parameter("label", "query", {"type": "string", "pattern": CHARACTERS}, "The label, whole."),
+        Parameter("cursor", "query", DECIMAL | {"minimum": 1}, "The `cursor` of the page before."),
+        Parameter(
+            "limit",
+            "query",
+            DECIMAL | {"minimum": 1, "maximum": ledger.MAX_PAGE},
+            "How many, 50 if absent.",
+        ),
+    ],
+    answers={200: Answer("A page; it may be short, or empty, and not the last.", SessionPage)},
+    errors=("forbidden-character",),
+)
 async def sessions(request: web.Request) -> web.Response:
     """The host's own sessions, newest first: filter by `state` and `label`; `limit`, `cursor` and `has_more`."""
     host = authenticate(request, "read")
@@ -26,6 +46,7 @@ async def sessions(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/hosts/{host}")
+@describe("Hosts", answers={200: Answer("The ledger.", Ledger)}, errors=("host-unknown",))
 async def host_ledger(request: web.Request) -> web.Response:
     """What everybody may see of a host: how many sessions it sealed, revealed and voided, and why; its numbers."""
     return json_response(await request.app[SERVICES].sessions.ledger(request.match_info["host"]))

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from beacon.errors import ApiError
 from beacon.log.tiles import tile_bytes
+from beacon.web.openapi import Answer, describe
 from beacon.web.services import SERVICES
 from verifier.errors import FormatError
 from verifier.tiles import parse_tile_path
@@ -24,6 +25,19 @@ routes: Final = web.RouteTableDef()
 
 
 @routes.get("/log/{path:.*}")
+@describe(
+    "Log",
+    answers={
+        200: Answer(
+            "The resource: text for `checkpoint` and `vkey`, else bytes.",
+            media="application/octet-stream",
+            schema={},
+            headers=("Cache-Control",),
+            also=("text/plain",),
+        )
+    },
+    errors=("not-found",),
+)
 async def resource(request: web.Request) -> web.Response:
     """The checkpoint, the log's public key, a tile of hashes or a bundle of entries."""
     raw = request.raw_path

@@ -18,15 +18,13 @@ from beacon.web.rates import count, limit_headers
 from beacon.web.requests import identify
 from beacon.web.services import GRANT, REQUEST_ID
 
-POLICY: Final = "Content-Security-Policy"
 SECURITY_HEADERS: Final = {
     "Server": "fair-beacon",
     "X-Content-Type-Options": "nosniff",
-    POLICY: "default-src 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
-
+LOADS_NOTHING: Final = "default-src 'none'; frame-ancestors 'none'"
 
 UNLIMITED: Final = frozenset({"/healthz", "/readyz"})
 
@@ -72,12 +70,13 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """Put the request's id, its limit and the security headers on a response, but for a policy that it has already.
+    """Put the request's id, its limit and the security headers on a response; forbid caching unless it is allowed.
 
-    Caching is forbidden unless the response allows it.
+    A page says by itself what it may load, in a policy of its own.
     """
-    policy = response.headers.get(POLICY, SECURITY_HEADERS[POLICY])
-    response.headers.update({**SECURITY_HEADERS, POLICY: policy})
+    for name, value in SECURITY_HEADERS.items():
+        response.headers[name] = value
+    response.headers.setdefault("Content-Security-Policy", LOADS_NOTHING)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.update(limit_headers(request))
     if REQUEST_ID in request:

@@ -21,7 +21,22 @@ from beacon.sessions.requests import (
     Written,
 )
 from beacon.web import waits
+from beacon.web.openapi import (
+    AFTER,
+    DRAWN,
+    IDEMPOTENCY,
+    LOGGED,
+    OWN,
+    SEALED,
+    SIGNED,
+    TIME,
+    WAIT,
+    WAITING,
+    Answer,
+    describe,
+)
 from beacon.web.requests import authenticate, idempotency_key, join_token, read_model, session_id
+from beacon.web.schemas import Contributed, Document, Drawn, JoinTokens, Receipted, Session
 from beacon.web.services import SERVICES
 from verifier.encoding import encode_json, parse_decimal
 from verifier.errors import FormatError
@@ -30,6 +45,14 @@ routes: Final = web.RouteTableDef()
 
 
 @routes.post("/v1/sessions")
+@describe(
+    "Sessions",
+    access="seal",
+    body=SealRequest,
+    parameters=[IDEMPOTENCY],
+    answers={201: Answer("It is sealed.", Receipted, headers=("Location",))},
+    errors=SEALED,
+)
 async def seal(request: web.Request) -> web.Response:
     """Seal a session: its seed's commitment, its round and its terms are in the log before the answer."""
     host = authenticate(request, "seal")
@@ -39,6 +62,12 @@ async def seal(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/sessions/{session}")
+@describe(
+    "Sessions",
+    parameters=[WAIT, AFTER],
+    answers={200: Answer("The session.", Session)},
+    errors=(*WAITING, "session-unknown", "too-many-waiting"),
+)
 async def view(request: web.Request) -> web.Response:
     """What state a session is in and what it still takes; `?wait=SECONDS&after=INDEX`: after its next entry."""
     session, services = session_id(request), request.app[SERVICES]
@@ -51,6 +80,22 @@ async def view(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/sessions/{session}/contributions")
+@describe(
+    "Sessions",
+    access="participant",
+    body=ContributionRequest,
+    parameters=[IDEMPOTENCY],
+    answers={201: Answer("It counts.", Contributed)},
+    errors=(
+        *OWN,
+        *TIME,
+        *LOGGED,
+        *SIGNED,
+        "contribution-too-late",
+        "contributions-closed",
+        "no-contributions-taken",
+    ),
+)
 async def contribute(request: web.Request) -> web.Response:
     """Add one participant's entropy; the last one that is due closes the contributions, which has its own receipt.
 
@@ -69,6 +114,13 @@ async def contribute(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/sessions/{session}/joins")
+@describe(
+    "Sessions",
+    access="draw",
+    body=JoinRequest,
+    answers={200: Answer("The tokens; the same ones each time.", JoinTokens)},
+    errors=(*OWN, "no-contributions-taken", "not-a-participant", "seal-participant-invalid"),
+)
 async def joins(request: web.Request) -> web.Response:
     """Tokens with which participants contribute by themselves, once each: `Authorization: Bearer fbj_...`."""
     host = authenticate(request, "draw")
@@ -79,6 +131,14 @@ async def joins(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/sessions/{session}/draws")
+@describe(
+    "Sessions",
+    access="draw",
+    body=DrawRequest,
+    parameters=[WAIT, IDEMPOTENCY],
+    answers={201: Answer("It is drawn, or called.", Drawn)},
+    errors=DRAWN,
+)
 async def draw(request: web.Request) -> web.Response:
     """Make the next draws of a match (`outcomes`, `n` of the first), or call a live one (`call`); `?wait=SECONDS`."""
     host = authenticate(request, "draw")
@@ -93,6 +153,23 @@ async def draw(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/sessions/{session}/links")
+@describe(
+    "Sessions",
+    access="draw",
+    body=LinkRequest,
+    parameters=[IDEMPOTENCY],
+    answers={201: Answer("The call is drawn.", Drawn)},
+    errors=(
+        *OWN,
+        *TIME,
+        *LOGGED,
+        "call-number",
+        "draw-before-round",
+        "not-your-seed",
+        "outcome-wrong",
+        "seed-wrong",
+    ),
+)
 async def hand_in(request: web.Request) -> web.Response:
     """Live, of a host that holds the seed: the link of a call whose round is in, which makes its draw."""
     host = authenticate(request, "draw")
@@ -102,6 +179,29 @@ async def hand_in(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/sessions/{session}/reveal")
+@describe(
+    "Sessions",
+    access="draw",
+    body=RevealRequest,
+    body_required=False,
+    parameters=[IDEMPOTENCY],
+    answers={201: Answer("It has ended.", Receipted)},
+    errors=(
+        *OWN,
+        *TIME,
+        *LOGGED,
+        "not-closed",
+        "not-your-seed",
+        "planned",
+        "reveal-before-close",
+        "reveal-before-draws",
+        "reveal-before-round",
+        "seed-missing",
+        "seed-unavailable",
+        "seed-weak",
+        "seed-wrong",
+    ),
+)
 async def reveal(request: web.Request) -> web.Response:
     """End a session: its seed is published."""
     host = authenticate(request, "draw")
@@ -111,6 +211,14 @@ async def reveal(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/sessions/{session}/void")
+@describe(
+    "Sessions",
+    access="draw",
+    body=VoidRequest,
+    parameters=[IDEMPOTENCY],
+    answers={201: Answer("It is void.", Receipted)},
+    errors=(*OWN, *TIME, *LOGGED, "seed-unavailable", "void-too-late"),
+)
 async def void(request: web.Request) -> web.Response:
     """Give a session up before its round exists."""
     host = authenticate(request, "draw")
@@ -120,6 +228,7 @@ async def void(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/sessions/{session}/receipts/{index}")
+@describe("Sessions", answers={200: Answer("The receipt.", Document)}, errors=("not-found", "session-unknown"))
 async def receipt(request: web.Request) -> web.Response:
     """The receipt of an entry of the session, by its log index: again, or of what the service did by itself."""
     try:
@@ -130,6 +239,7 @@ async def receipt(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/sessions/{session}/transcript")
+@describe("Sessions", answers={200: Answer("The transcript.", Document)}, errors=("session-unknown",))
 async def transcript(request: web.Request) -> web.Response:
     """The document that `verifier check` takes: the session's entries with their proofs."""
     document = await request.app[SERVICES].sessions.transcript(session_id(request))

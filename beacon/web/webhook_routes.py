@@ -11,9 +11,11 @@ from aiohttp import web
 from pydantic import Field
 
 from beacon.sessions.requests import Request
-from beacon.store.webhooks import Delivery, Endpoint
+from beacon.store.webhooks import Delivery
 from beacon.web import waits
+from beacon.web.openapi import DECIMAL, WRITE, Answer, Parameter, describe
 from beacon.web.requests import authenticate, read_model
+from beacon.web.schemas import Deliveries, Webhook, Webhooks, WebhookWithSecret
 from beacon.web.services import SERVICES
 from beacon.web.session_routes import json_response
 from beacon.webhooks.addresses import MAX_URL
@@ -51,30 +53,40 @@ routes: Final = web.RouteTableDef()
 
 
 @routes.post("/v1/webhooks")
+@describe(
+    "Webhooks",
+    access="seal",
+    body=WebhookRequest,
+    answers={201: Answer("It is there.", WebhookWithSecret, headers=("Location",))},
+    errors=(*WRITE, "too-many-webhooks", "webhook-exists", "webhook-url-invalid"),
+)
 async def add(request: web.Request) -> web.Response:
     """Have each new entry of the host's sessions sent to a URL; the answer shows the `secret`, once."""
     host = authenticate(request, "seal")
     body = await read_model(request, WebhookRequest)
     endpoint, secret = await request.app[SERVICES].webhooks.add(host.name, body.url, body.types)
     place = {"Location": f"/v1/webhooks/{endpoint.id}"}
-    return json_response(_shown(endpoint) | {"secret": secret}, status=web.HTTPCreated.status_code, headers=place)
+    return json_response(endpoint.facts() | {"secret": secret}, status=web.HTTPCreated.status_code, headers=place)
 
 
 @routes.get("/v1/webhooks")
+@describe("Webhooks", access="read", answers={200: Answer("All of them.", Webhooks)})
 async def list_(request: web.Request) -> web.Response:
     """The host's webhooks, oldest first, and how each is doing."""
     host = authenticate(request, "read")
-    return json_response({"webhooks": [_shown(one) for one in await request.app[SERVICES].webhooks.all(host.name)]})
+    return json_response({"webhooks": [one.facts() for one in await request.app[SERVICES].webhooks.all(host.name)]})
 
 
 @routes.get("/v1/webhooks/{webhook}")
+@describe("Webhooks", access="read", answers={200: Answer("The webhook.", Webhook)}, errors=("webhook-unknown",))
 async def get(request: web.Request) -> web.Response:
     """One webhook of the host."""
     host = authenticate(request, "read")
-    return json_response(_shown(await request.app[SERVICES].webhooks.get(host.name, request.match_info["webhook"])))
+    return json_response((await request.app[SERVICES].webhooks.get(host.name, request.match_info["webhook"])).facts())
 
 
 @routes.delete("/v1/webhooks/{webhook}")
+@describe("Webhooks", access="seal", answers={204: Answer("It is gone.")}, errors=(*WRITE, "webhook-unknown"))
 async def delete(request: web.Request) -> web.Response:
     """Send nothing more there, and forget the webhook with its deliveries."""
     host = authenticate(request, "seal")
@@ -83,16 +95,31 @@ async def delete(request: web.Request) -> web.Response:
 
 
 @routes.post("/v1/webhooks/{webhook}/rotate")
+@describe(
+    "Webhooks",
+    access="seal",
+    body=RotateRequest,
+    body_required=False,
+    answers={200: Answer("The new secret.", WebhookWithSecret)},
+    errors=(*WRITE, "webhook-unknown"),
+)
 async def rotate(request: web.Request) -> web.Response:
     """Make a new `secret`, shown once; for `overlap_seconds` (a day if left out) the old one signs as well."""
     host = authenticate(request, "seal")
     body = await read_model(request, RotateRequest, empty_allowed=True)
     webhooks = request.app[SERVICES].webhooks
     endpoint, secret = await webhooks.rotate(host.name, request.match_info["webhook"], body.overlap_seconds)
-    return json_response(_shown(endpoint) | {"secret": secret})
+    return json_response(endpoint.facts() | {"secret": secret})
 
 
 @routes.get("/v1/webhooks/{webhook}/deliveries")
+@describe(
+    "Webhooks",
+    access="read",
+    parameters=[Parameter("before", "query", DECIMAL, "The `next` of the page before.")],
+    answers={200: Answer("A page of deliveries.", Deliveries)},
+    errors=("webhook-unknown",),
+)
 async def deliveries(request: web.Request) -> web.Response:
     """The newest deliveries, newest first, 100 at a time; `?before=INDEX` goes on, with `next` of the page before."""
     host, name = authenticate(request, "read"), request.match_info["webhook"]
@@ -102,20 +129,6 @@ async def deliveries(request: web.Request) -> web.Response:
     page, more = found[:PAGE], len(found) > PAGE
     listed = [_delivery(name, one) for one in page]
     return json_response({"deliveries": listed, "has_more": more, "next": page[-1].index if more else None})
-
-
-def _shown(endpoint: Endpoint) -> dict[str, Any]:
-    """Without the secrets. Times are ms; `position`: the log index up to which everything is through."""
-    return {
-        "id": endpoint.id,
-        "url": endpoint.url,
-        "types": list(endpoint.types),
-        "created": endpoint.created,
-        "position": endpoint.position,
-        "failing_since": endpoint.failing_since,
-        "disabled": endpoint.disabled,
-        "old_secret_until": endpoint.old_until,
-    }
 
 
 def _delivery(name: str, one: Delivery) -> dict[str, Any]:

@@ -116,6 +116,10 @@ class Courier:
         self._woken.clear()
         more, recorded = await self._fill(), list[Delivery]()
         ready = self._ready()
+        if ready and not await self._store.has(self.endpoint.id):
+            _log.warning("a webhook was deleted", webhook=self.endpoint.id, host=self.endpoint.host)
+            self.endpoint = replace(self.endpoint, disabled=self._clock.now())
+            return
         results = await asyncio.gather(*(self._attempt(one) for one in ready))
         for one, outcome in zip(ready, results, strict=True):
             recorded.append(self._judge(one, outcome))
