@@ -1,4 +1,4 @@
-"""The command line of the verifier. Nothing here reaches the network.
+"""The command line of the verifier. Nothing here reaches the network, but `statistics` of an address.
 
 Exit codes of every command:
 

@@ -116,7 +116,7 @@ def heat_map(
             parts.append(_text(x + cell / 2, y + cell / 2 + 4, "—"))
             continue
         parts.append(_text(x + cell / 2, y + cell / 2, f"{count:,}"))
-        parts.append(_text(x + cell / 2, y + cell / 2 + 15, f"{deviation:+.1f} sd", font_size=10))
+        parts.append(_text(x + cell / 2, y + cell / 2 + 15, f"{round(deviation, 1) + 0.0:+.1f} sd", font_size=10))
     return picture(name, title, description, width, top + cell * sides + 8, parts)
 
 

@@ -78,7 +78,7 @@ def percent(p: float) -> str:
 
 def p_value(p: float) -> str:
     """A p-value in two digits."""
-    return f"{p:.2g}" if p >= 1e-4 else "below 0.0001"
+    return f"{p:#.2g}" if p >= 1e-4 else "below 0.0001"
 
 
 def decimal(value: float) -> str:
