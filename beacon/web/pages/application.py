@@ -6,9 +6,9 @@ from typing import Final
 
 from aiohttp import web
 
-from beacon.web.pages import assets, home_routes
+from beacon.web.pages import assets, home_routes, session_routes
 
-MODULES: Final = (home_routes, assets)
+MODULES: Final = (home_routes, session_routes, assets)
 
 
 def add_pages(app: web.Application) -> None:

@@ -90,9 +90,10 @@ def iso(time: int) -> str:
     return _instant(time, "T", "milliseconds") + "Z"
 
 
-def moment(time: int) -> str:
-    """Milliseconds since 1970 as people read them, UTC."""
-    return _instant(time, " ", "seconds") + " UTC"
+def moment(time: int, near: int | None = None) -> str:
+    """Milliseconds since 1970 as people read them, UTC; without the date where `near` is of the same day."""
+    text = _instant(time, " ", "seconds") + " UTC"
+    return text[11:] if near is not None and text[:10] == _instant(near, " ", "seconds")[:10] else text
 
 
 def _instant(time: int, between: str, precision: str) -> str:

@@ -1,0 +1,28 @@
+"""/s/{session}: a session for people."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from aiohttp import web
+
+from beacon.web import waits
+from beacon.web.pages.chain_view import chain_view
+from beacon.web.pages.rendering import page
+from beacon.web.pages.session_view import facts, session_view
+from beacon.web.requests import session_id
+from beacon.web.services import SERVICES
+
+routes: Final = web.RouteTableDef()
+
+
+@routes.get("/s/{session}")
+async def session_page(request: web.Request) -> web.Response:
+    """A session as a time line, live while it runs, with how to check it and how to redo a draw by hand."""
+    services, session = request.app[SERVICES], session_id(request)
+    waits.only(request, "before")
+    state = await services.sessions.state(session)
+    story = await services.waiting.story(session, waits.index(request, "before"))
+    view = await asyncio.to_thread(session_view, state, story, chain_view(services, state.seal.chain))
+    return await page(request, "session.html", vkey=services.vkey, has_python=False, **facts(view))
