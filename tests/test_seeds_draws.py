@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.test_entries import recipes
 from verifier import draws, seeds
-from verifier.draws import Dealer, Deck, alike, draw, encode_recipe, fits, keccak256, keccak_dice, parse_recipe, redraw
+from verifier.draws import Dealer, Deck, alike, draw, encode_recipe, fits, parse_recipe, redraw
 from verifier.encoding import MAX_INTEGER, encode_json
 from verifier.errors import Code, FormatError, VerificationError
+from verifier.keccak import keccak256, keccak_dice
 from verifier.seeds import Stream
 
 KNOWN = json.loads((Path(__file__).parent / "vectors" / "protocol.json").read_text())
