@@ -1,6 +1,6 @@
 """The parts of README.md that are made from the code: `python tests/readme_blocks.py` rewrites them in place.
 
-A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes, pages, metrics, or help: and a command.
+A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes, pages, metrics, systems, or help: and a command.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from beacon.settings import Settings, setting_names
 from beacon.web.application import build_web
 from beacon.web.metrics_routes import registries_of
 from beacon.web.pages.application import is_page
+from verifier.systems import SYSTEMS
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"(<!-- begin (?P<name>[^>]+?) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
@@ -74,6 +75,14 @@ def settings() -> str:
     return "\n".join(rows) + "\n"
 
 
+def systems() -> str:
+    rows = ["| system | what it is | a replay that passes proves |", "|---|---|---|"]
+    for name, system in SYSTEMS.items():
+        what = f"{system.title}. {system.about}".replace("|", "\\|")
+        rows.append(f"| `{name}` | {what} | {system.proves} |")
+    return "\n".join(rows) + "\n"
+
+
 def _description(path: tuple[str, ...]) -> str:
     model: Any = Settings
     for name in path[:-1]:
@@ -95,6 +104,11 @@ def commands() -> Iterator[tuple[str, click.Command]]:
             waiting += [(f"{words} {name}", command.get_command(context, name)) for name in names]
 
 
+def shown() -> list[str]:
+    """The words of the commands whose help stands in the README: those of the other systems' records tell their own."""
+    return [words for words, _ in commands() if not words.startswith("verifier replay ")]
+
+
 def help_of(words: str) -> str:
     program, *rest = words.split()
     result = CliRunner().invoke(PROGRAMS[program], [*rest, "--help"], prog_name=program, terminal_width=100)
@@ -106,7 +120,15 @@ def block(name: str) -> str:
     """What belongs into the block of a name. KeyError for a name that means nothing."""
     if name.startswith("help: "):
         return help_of(name.removeprefix("help: "))
-    return {"errors": errors, "routes": routes, "pages": pages, "metrics": metrics, "settings": settings}[name]()
+    tables = {
+        "errors": errors,
+        "routes": routes,
+        "pages": pages,
+        "metrics": metrics,
+        "settings": settings,
+        "systems": systems,
+    }
+    return tables[name]()
 
 
 def render(text: str) -> str:
