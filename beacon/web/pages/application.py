@@ -6,13 +6,15 @@ from typing import Final
 
 from aiohttp import web
 
-from beacon.web.pages import assets, home_routes, session_routes
+from beacon.web.pages import assets, counting, home_routes, session_routes, statistics_routes
 
-MODULES: Final = (home_routes, session_routes, assets)
+MODULES: Final = (home_routes, session_routes, statistics_routes, assets)
 
 
 def add_pages(app: web.Application) -> None:
     """Add the routes of every page, and of the files that they use."""
+    app[counting.COUNTING] = counting.Counting()
+    app.on_shutdown.append(counting.release)
     for module in MODULES:
         app.add_routes(module.routes)
 

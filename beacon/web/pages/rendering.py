@@ -25,7 +25,13 @@ POLICY: Final = (
 """What a page may load (CSP 3): its own files, and nothing that stands in it."""
 
 
-NAVIGATION: Final = (("/", "nav.home"), ("/log", "nav.log"), ("/rounds", "nav.rounds"), ("/verify", "nav.verify"))
+NAVIGATION: Final = (
+    ("/", "nav.home"),
+    ("/log", "nav.log"),
+    ("/rounds", "nav.rounds"),
+    ("/statistics", "nav.statistics"),
+    ("/verify", "nav.verify"),
+)
 """The addresses that each page leads to, and the texts of their names."""
 
 
