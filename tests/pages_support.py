@@ -69,7 +69,7 @@ def parse(text):
     root = Page(text).root
     html = root.one("html")
     assert html.attributes["lang"]
-    assert html.one("title").text.strip()
+    assert html.one("head").one("title").text.strip()
     assert len(list(html.all("h1"))) == len(list(html.all("main"))) == 1
     ids = [element.attributes["id"] for element in html.all() if "id" in element.attributes]
     assert len(ids) == len(set(ids)), ids
