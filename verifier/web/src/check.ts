@@ -1,17 +1,19 @@
 /** The procedure: a document and what is trusted in, a verdict out. */
 import type { CheckOptions, Claim, ClaimName, Verdict } from "./types.ts";
 import { CLAIMS } from "./types.ts";
+import { readAlone } from "./answer.ts";
 import { utf8 } from "./bytes.ts";
 import { type Case, Sights } from "./case.ts";
 import { builtInChains, byHash, type Chain, parseTrustedChain } from "./chains.ts";
 import { type Found, logClaim, sessionClaims } from "./claims.ts";
-import { type Document, parseDocument } from "./document.ts";
+import type { Document } from "./document.ts";
 import { checkLog, chooseLogKey, sightings } from "./evidence.ts";
 import { Findings } from "./findings.ts";
 import { parseDocumentJson } from "./json.ts";
 import { checkSeeds } from "./opened.ts";
 import { checkOutcomes, Draws, wouldHaveBeen } from "./outcomes.ts";
 import { Pace } from "./pace.ts";
+import type { VerifierKey } from "./note.ts";
 import { parsePolicy } from "./policy.ts";
 import { distribution } from "./recipes.ts";
 import { checkDocumentChain, checkRounds } from "./rounds.ts";
@@ -30,7 +32,7 @@ export async function checkDocument(bytes: Uint8Array, options: CheckOptions): P
   const pace = new Pace(options.progress);
   const policy = options.policy === undefined ? null : parsePolicy(utf8(options.policy));
   const chains = trustedChains(options.chains);
-  const document = parseDocument(bytes);
+  const document = readAlone(parseDocumentJson(bytes));
   await pace.report(0.1, "reading");
   const findings = new Findings();
   const logKey = chooseLogKey(document, options.logKeys ?? [], policy);
@@ -65,27 +67,24 @@ function unknown(claim: ClaimName): Claim {
 
 async function checkSession(
   given: Case,
-  rest: Pick<Found, "document" | "logKey" | "policy" | "seen" | "attachments">,
+  rest: Pick<Found, "document" | "policy" | "seen" | "attachments"> & { readonly logKey: VerifierKey | null },
   pace: Pace,
 ): Promise<Pick<Verdict, "claims" | "remarks" | "session">> {
   checkRules(given, rest.document);
-  const logFailed = given.findings.of("log").length > 0;
-  const rounds = await checkRounds(given, logFailed, (done) => pace.report(0.3 + 0.4 * done, "rounds"));
+  const log = logClaim(rest.document, rest.logKey, given.findings);
+  const rounds = await checkRounds(given, log.state === "FAILED", (done) => pace.report(0.3 + 0.4 * done, "rounds"));
   const seedShown = checkSeeds(given);
   const draws = new Draws(given);
   const recomputed = await checkOutcomes(given, draws, () => pace.tick());
   await pace.report(1, "outcomes");
   return {
-    claims: sessionClaims({ given, ...rest, rounds, seedShown, recomputed }),
+    claims: sessionClaims({ given, ...rest, log, rounds, seedShown, recomputed }),
     remarks: [...sealRemarks(given), ...drawRemarks(given), ...absenceRemarks(given.session), ...recipeRemarks(given.session)],
     session: sessionFacts(given, draws, wouldHaveBeen(given, draws)),
   };
 }
 
 function checkRules(given: Case, document: Document): void {
-  const { session, findings } = given;
-  const { entry: seal, index } = session.seal;
-  findings.require(seal.log === document.origin, "log", "3.6", `sealed for the log ${seal.log}`, index);
   checkDocumentChain(given, document.chain);
   checkSeal(given);
   checkOrder(given);

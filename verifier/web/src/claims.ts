@@ -11,6 +11,8 @@ import type { Policy } from "./policy.ts";
 import type { Rounds } from "./rounds.ts";
 import { voidOf } from "./session.ts";
 
+const MAX_NAMES = 5;
+
 type Said = readonly [State, string];
 
 /** The findings' own claim, or what `otherwise` says where there are none. */
@@ -34,14 +36,16 @@ export function plural(count: number, one: string, many = `${one}s`): string {
 }
 
 function quoted(names: Iterable<string>): string {
-  return [...new Set(names)].sort().map((name) => `'${name}'`).join(", ");
+  const all = [...new Set(names)].sort();
+  const shown = all.slice(0, MAX_NAMES).map((name) => `'${name}'`).join(", ");
+  return all.length > MAX_NAMES ? `${shown} and ${all.length - MAX_NAMES} more` : shown;
 }
 
 /** Everything that the claims of a session are made from. */
 export interface Found {
   readonly given: Case;
   readonly document: Document;
-  readonly logKey: VerifierKey | null;
+  readonly log: Claim;
   readonly policy: Policy | null;
   /** Lines of witnesses that count. */
   readonly seen: readonly Sighting[];
@@ -66,7 +70,7 @@ export function sessionClaims(found: Found): readonly Claim[] {
   const { findings } = found.given;
   checkAttachments(found);
   return [
-    logClaim(found.document, found.logKey, findings),
+    found.log,
     roundClaim(found),
     claimOf("unpredictable", findings, () => unpredictable(found)),
     claimOf("seed", findings, () =>
@@ -109,7 +113,7 @@ function round(given: Case, { verified, missing, skipped }: Rounds): Said {
   return ["PROVEN", `${plural(needed, "round")} of ${chain.name} under the pinned key`];
 }
 
-function unpredictable({ given, policy, seen }: Found): Said {
+function unpredictable({ given, policy, seen, log }: Found): Said {
   const own = voidAnchor(given);
   const all = own === null ? anchors(given) : [own];
   if (given.chain === null) {
@@ -124,7 +128,7 @@ function unpredictable({ given, policy, seen }: Found): Said {
     const due = dueAt(given, anchor.round) ?? 0;
     const witnesses = earlyWitnesses(usable, anchor, due);
     witnesses.forEach((name) => names.add(name));
-    return policy === null || !isQuorum(policy, witnesses);
+    return log.state !== "PROVEN" || policy === null || !isQuorum(policy, witnesses);
   });
   const what = given.session.seal.entry.profile === "live" ? "each call" : "what the outcomes rest on";
   if (late.length === 0) {
@@ -162,11 +166,10 @@ function complete({ given, rounds }: Found): Said {
   return ["PROVEN", "numbers without gaps, counts and digest agree, nothing after the end"];
 }
 
-function sole({ given, document, policy, seen }: Found): Said {
+function sole({ given, document, policy, seen, log }: Found): Said {
   const { end } = given.session;
-  const last = document.events.at(-1)?.index ?? 0;
-  const whole = end !== null && isConsecutive(document.events);
-  if (whole && policy !== null && quorumOver(seen, policy, last) !== null) {
+  const read = isConsecutive(document.events) && log.state === "PROVEN";
+  if (end !== null && read && policy !== null && quorumOver(seen, policy, end.index) !== null) {
     return ["PROVEN", "every leaf from the seal to the end was read, under a witnessed checkpoint"];
   }
   return [
@@ -179,9 +182,6 @@ function sole({ given, document, policy, seen }: Found): Said {
 function contributions({ given }: Found): Said {
   const { session } = given;
   const { entry: seal } = session.seal;
-  if (seal.closeAt !== null && session.close === null && session.end === null) {
-    return ["UNKNOWN", "contributions are not closed yet"];
-  }
   const all = [
     ...session.contributions.map(({ entry }) => entry),
     ...session.calls.flatMap(({ entry }) => entry.contributions),
@@ -189,7 +189,8 @@ function contributions({ given }: Found): Said {
   const signed = quoted(all.filter(({ signature }) => signature !== null).map(({ participant }) => participant));
   const relayed = quoted(all.filter(({ signature }) => signature === null).map(({ participant }) => participant));
   if (all.length === 0) {
-    return ["PROVEN", "no participant took part"];
+    const open = seal.closeAt !== null && session.close === null && session.end === null;
+    return open ? ["UNKNOWN", "contributions are not closed yet"] : ["PROVEN", "no participant took part"];
   }
   const parts = [relayed && `the host ${seal.host} relayed ${relayed}`, signed && `${signed} signed`];
   return [relayed === "" ? "PROVEN" : "TRUSTED", parts.filter((part) => part !== "").join("; ")];
@@ -198,12 +199,12 @@ function contributions({ given }: Found): Said {
 function custody({ given }: Found): Said {
   const { entry: seal } = given.session.seal;
   const holder = seal.custody === "beacon" ? "the operator" : `the host ${seal.host}`;
+  if (seal.timelock !== null) {
+    return ["UNKNOWN", `sealed by timelock to round ${seal.timelock.round}; this verifier does not open timelocks yet`];
+  }
   const end = voidOf(given.session);
   if (end !== null) {
     return ["TRUSTED", `void (${end.entry.reason}): ${voidText(given, end.entry.reason, holder)}`];
-  }
-  if (seal.timelock !== null) {
-    return ["UNKNOWN", `sealed by timelock to round ${seal.timelock.round}; this verifier does not open timelocks yet`];
   }
   return seal.profile === "live"
     ? ["TRUSTED", `${holder} could refuse a draw, but know none before its round`]
@@ -254,12 +255,12 @@ function attachments({ given, attachments: files }: Found): Said {
     : ["PROVEN", `${plural(sealed.length, "attachment is", "attachments are")} as sealed`];
 }
 
-function witnessed({ document, policy, seen }: Found): Said {
+function witnessed({ document, policy, seen, log }: Found): Said {
   if (policy === null) {
     return ["UNKNOWN", "no witness policy was given"];
   }
   const names = quorumOver(seen, policy, document.events.at(-1)?.index ?? 0);
-  return names === null
+  return names === null || log.state !== "PROVEN"
     ? ["TRUSTED", "no quorum of the policy's witnesses cosigned a checkpoint that covers every entry shown"]
     : ["PROVEN", `${[...names].sort().join(", ")} cosigned a checkpoint that covers every entry shown`];
 }

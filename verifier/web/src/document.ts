@@ -4,7 +4,7 @@ import { type ChainInfo, parseChainInfo } from "./chains.ts";
 import { type Entry, parseEntry, type Seal } from "./entries.ts";
 import { accepted, FormatError } from "./errors.ts";
 import { Fields } from "./fields.ts";
-import { type Json, type JsonObject, MAX_INTEGER, parseDocumentJson } from "./json.ts";
+import { type Json, type JsonObject, MAX_INTEGER } from "./json.ts";
 import { HASH_BYTES, leafHash } from "./merkle.ts";
 import { parseSignedCheckpoint, parseVerifierKey, type SignedCheckpoint, type VerifierKey } from "./note.ts";
 
@@ -42,10 +42,6 @@ export interface Document {
 
 export function isOfType<T extends Entry["type"]>(logged: Logged, type: T): logged is Logged<Extract<Entry, { type: T }>> {
   return logged.entry.type === type;
-}
-
-export function parseDocument(bytes: Uint8Array): Document {
-  return readDocument(parseDocumentJson(bytes));
 }
 
 export function readDocument(value: JsonObject): Document {

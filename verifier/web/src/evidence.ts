@@ -1,7 +1,7 @@
 /** What the log and its witnesses vouch for: signatures, inclusion, consistency, cosignatures (PROTOCOL.md, section 7). */
 import { type Anchor, type Case, SECOND, type Sight } from "./case.ts";
 import { type Chains, timeOf } from "./chains.ts";
-import type { Document, Event } from "./document.ts";
+import { type Document, type Event, isOfType } from "./document.ts";
 import { FormatError } from "./errors.ts";
 import type { Findings } from "./findings.ts";
 import { isConsistent, isIncluded } from "./merkle.ts";
@@ -52,6 +52,11 @@ export function checkLog(document: Document, key: VerifierKey | null, findings: 
   if (key !== null && key.name !== document.origin) {
     fail("7.4", "the document's origin is not the name of the log's key");
   }
+  checkTimes(document, fail);
+  const seal = document.events.find((event) => isOfType(event, "seal"));
+  if (seal?.entry.type === "seal" && seal.entry.log !== document.origin) {
+    fail("3.6", `sealed for the log ${seal.entry.log}`, seal.index);
+  }
   const good: SignedCheckpoint[] = [];
   if (isOwnCheckpoint(document, document.checkpoint, key, fail)) {
     good.push(document.checkpoint);
@@ -80,6 +85,17 @@ export function checkLog(document: Document, key: VerifierKey | null, findings: 
     }
   }
   return key === null ? [] : good;
+}
+
+/** Times never decrease along the log (6.2). */
+function checkTimes({ events }: Document, fail: (rule: string, text: string, index: number) => void): void {
+  let last = 0;
+  for (const { entry, index } of events) {
+    if (entry.time < last) {
+      fail("6.2", "its time is before that of an earlier entry", index);
+    }
+    last = Math.max(last, entry.time);
+  }
 }
 
 /** Of the document's origin and, if the key is known, signed by it. */

@@ -1,8 +1,10 @@
 /** The verifier as a command of Node.js: `node verifier.mjs check FILE|-`. */
 import { readFileSync } from "node:fs";
+import { basename } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { check, type CheckOptions, type Unusable, type Verdict } from "./api.ts";
+import { runVectors } from "./vectors.ts";
 
 const USAGE = `node verifier.mjs check FILE|- [--log-key VKEY] [--chain FILE|NAME]… [--policy PATH] [--sandbox]
                              [--require proven] [--attachment NAME=FILE]… [--json] [--steps]
@@ -70,10 +72,24 @@ function plain(answer: Verdict | Unusable): string {
   return `${answer.headline}\n\n${claims.join("")}\n${answer.remarks.map((remark) => `${remark}\n`).join("")}${answer.unknowable}\n`;
 }
 
+async function vectors(files: readonly string[]): Promise<number> {
+  let exit = files.length > 0 ? 0 : 3;
+  for (const file of files) {
+    for (const result of await runVectors(JSON.parse(readFileSync(file, "utf8")), check)) {
+      process.stdout.write(`${JSON.stringify({ file: basename(file), ...result })}\n`);
+      exit = Math.max(exit, result.status === "failed" ? 1 : 0);
+    }
+  }
+  return exit;
+}
+
 const [command, ...args] = process.argv.slice(2);
 switch (command) {
   case "check":
     process.exitCode = await checkCommand(args);
+    break;
+  case "vectors":
+    process.exitCode = await vectors(args);
     break;
   case "bulk":
     process.exitCode = await bulk();

@@ -11,14 +11,12 @@ export function checkCalls(given: Case): void {
   const { session, findings } = given;
   const { entry: seal } = session.seal;
   const numbers = new Numbers(given);
-  let last = 0;
-  for (const { entry: call, index } of session.calls) {
-    if (call.draw !== last + 1) {
-      const text = `call ${call.draw} follows call ${last}`;
+  for (const [i, { entry: call, index }] of session.calls.entries()) {
+    if (call.draw !== i + 1) {
+      const text = `call ${call.draw} stands where call ${i + 1} should`;
       findings.add("unpredictable", "6.6", text, index);
       findings.add("complete", "6.6", text, index);
     }
-    last = call.draw;
     findings.require(call.draw <= seal.links, "unpredictable", "6.6", `call ${call.draw} is beyond the last link`, index);
     numbers.next(call.recipe, call.n, 1, index);
     if (seal.profile === "live") {
@@ -77,8 +75,8 @@ function checkLiveDraws(given: Case): void {
     require(k > last, `follows draw ${last}`);
     last = k;
     const call = calls.get(k);
-    if (call === undefined || call.index > index) {
-      require(false, "answers no call");
+    require(call !== undefined && call.index < index, "answers no call in front of it");
+    if (call === undefined) {
       continue;
     }
     require(answers(draw, call.entry), "does not repeat its call's recipe, number and purpose");
@@ -163,9 +161,8 @@ export function drawRemarks({ session, chain }: Case): readonly string[] {
   const remarks: string[] = [];
   if (chain !== null) {
     const late = seal.revealBy + grace(chain);
-    const exempt = seal.profile === "live" || seal.plan !== null;
-    if (exempt && session.draws.some(({ entry }) => entry.time >= late)) {
-      remarks.push("Late: draws were made long after reveal_by.");
+    for (const { entry } of session.draws.filter((draw) => draw.entry.time >= late)) {
+      remarks.push(`Late: draw ${entry.recipe} ${entry.n} was logged long after reveal_by.`);
     }
     if (reveal !== null && reveal.entry.time >= late) {
       remarks.push("Late: the seed was revealed long after reveal_by.");

@@ -96,10 +96,10 @@ function missedRevealRefusal(given: Case, { entry, index }: Logged<Void>): strin
   const needed = seal.profile === "match" ? [seal.round] : session.calls.map((call) => call.entry.round);
   for (const round of needed) {
     const shown = roundEntry(given, round);
-    if (shown !== null && shown.index > index) {
+    if (shown === null || shown.index > index) {
       return "before its round was in the log";
     }
-    if (shown !== null && chain !== null && entry.time < shown.entry.time + grace(chain)) {
+    if (chain !== null && entry.time < shown.entry.time + grace(chain)) {
       return "too soon after its round";
     }
   }

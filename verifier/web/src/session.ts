@@ -1,7 +1,7 @@
 /** A session as its document shows it: what counts, what stands twice, what stands where it must not (PROTOCOL.md, 6.1). */
 import { hex } from "./bytes.ts";
 import { callRounds, type Document, type Event, isOfType, type Logged, roundName, usedRounds } from "./document.ts";
-import type { Call, Close, Contribution, Draw, Entry, Reveal, Round, Seal, SessionEntry, Void } from "./entries.ts";
+import type { Call, Close, Contribution, Draw, Reveal, Round, Seal, SessionEntry, Void } from "./entries.ts";
 import type { Findings } from "./findings.ts";
 
 export interface Session {
@@ -83,6 +83,8 @@ class Collector {
         this.#otherSeal(event);
       } else if ("session" in event.entry && event.entry.session === this.#id) {
         this.#own(event as Logged<SessionEntry>);
+      } else {
+        this.#uncounted.set(event.index, "the session does not use it");
       }
     }
     return {
@@ -183,7 +185,7 @@ class Collector {
 }
 
 /** What of an entry may stand only once in a session; a match's draw of several outcomes has several. */
-function onlyOnce(entry: Exclude<Entry, { type: "log" | "chain" | "seal" | "round" }>): readonly string[] {
+export function onlyOnce(entry: SessionEntry): readonly string[] {
   switch (entry.type) {
     case "contribution":
       return [`contribution of ${JSON.stringify(entry.participant)}`];
