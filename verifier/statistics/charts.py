@@ -145,7 +145,7 @@ def curves(
     name: str, title: str, description: str, across: str, lines: Sequence[tuple[str, Sequence[float]]], mark: int
 ) -> str:
     """Odds from 0 to 1 over 0, 1, 2 ... of what `across` says, a line pattern for each; `mark`: a place on it."""
-    width, height, left, right, top, floor = 560, 300, 46, 128, 14, 254
+    width, height, left, right, top, floor = 430, 300, 46, 122, 14, 254
     last = max(len(values) for _, values in lines) - 1
 
     def x(place: float) -> float:
