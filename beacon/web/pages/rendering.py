@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from aiohttp import ETag, hdrs, web
+from aiohttp import hdrs, web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from beacon.web.pages.assets import address
 from beacon.web.pages.texts import texts
 from beacon.web.services import SERVICES
+from beacon.web.tagged import tagged
 
 FOLDER: Final = Path(__file__).parent / "templates"
 POLICY: Final = (
@@ -52,14 +52,13 @@ def html_response(
     request: web.Request, body: bytes, *, status: int = 200, caching: str = "no-cache", policy: str = POLICY
 ) -> web.Response:
     """HTML with its policy and ETag, or 304. policy: a Content-Security-Policy."""
-    headers = {hdrs.CACHE_CONTROL: caching, "Content-Security-Policy": policy, hdrs.VARY: hdrs.ACCEPT}
-    tag = hashlib.sha256(body).hexdigest()[:32]
-    if status == web.HTTPOk.status_code and any(one.value in (tag, "*") for one in request.if_none_match or ()):
-        response = web.Response(status=web.HTTPNotModified.status_code, headers=headers)
-    else:
-        response = web.Response(body=body, status=status, content_type="text/html", charset="utf-8", headers=headers)
     if status == web.HTTPOk.status_code:
-        response.etag = ETag(tag)
+        response = tagged(request, body, "text/html", caching)
+    else:
+        response = web.Response(body=body, status=status, content_type="text/html", charset="utf-8")
+        response.headers[hdrs.CACHE_CONTROL] = caching
+    response.headers["Content-Security-Policy"] = policy
+    response.headers[hdrs.VARY] = hdrs.ACCEPT
     return response
 
 
