@@ -6,9 +6,26 @@ from typing import Final
 
 from aiohttp import web
 
-from beacon.web.pages import assets, counting, home_routes, session_routes, statistics_routes
+from beacon.web.pages import (
+    assets,
+    counting,
+    home_routes,
+    host_page_routes,
+    log_page_routes,
+    round_page_routes,
+    session_routes,
+    statistics_routes,
+)
 
-MODULES: Final = (home_routes, session_routes, statistics_routes, assets)
+MODULES: Final = (
+    home_routes,
+    session_routes,
+    host_page_routes,
+    log_page_routes,
+    round_page_routes,
+    statistics_routes,
+    assets,
+)
 
 
 def add_pages(app: web.Application) -> None:
