@@ -117,18 +117,21 @@ async def test_a_long_log_is_counted_in_pieces_and_the_page_says_how_far(running
         await play(running, 2)
     size = running.log.latest().size
     monkeypatch.setattr(counting, "AT_ONCE", 3)
-    monkeypatch.setattr(counting, "PATIENCE", 0.05)
-    gate = asyncio.Event()
+    monkeypatch.setattr(counting, "PATIENCE", 0)
+    gate, waits = asyncio.Event(), asyncio.Event()
     count, taken = client.app[COUNTING], []
     read = running.log.read
 
     async def slow(query):
         if len(taken) == 2:
+            waits.set()
             await gate.wait()
         taken.append(len(found := await read(query)))
         return found
 
     monkeypatch.setattr(running.log, "read", slow)
+    await get_page(client, "/statistics")
+    await waits.wait()
     page = await get_page(client, "/statistics")
     assert f"Counted so far: the first 6 of the log's {size} entries." in page.text
     async with client.get("/healthz") as answer:
