@@ -9,11 +9,13 @@ from __future__ import annotations
 import copy
 import hashlib
 import hmac
+import json
 import random
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tests.builder import VECTORS
 from verifier.keccak import KeccakDice
 from verifier.systems import (
     bustabit,
@@ -311,3 +313,75 @@ def changed(record: dict[str, Any], path: Path, chance: random.Random) -> dict[s
     else:
         parent[path[-1]] = value + "x"
     return result
+
+
+def vector_records() -> Iterator[tuple[tuple[str, str, dict[str, str]], bool]]:
+    """The known answers of seeds-and-peers.json that are records of a system, and whether each agrees."""
+    vectors = json.loads((VECTORS / "seeds-and-peers.json").read_text(encoding="utf-8"))["vectors"]
+    for vector in vectors:
+        given, expected = vector["input"], vector["expected"]
+        for name, record, options, ok in _as_records(vector["id"], given, expected):
+            yield (name, json.dumps(record), options), ok
+
+
+def _as_records(
+    name: str, given: dict[str, Any], expected: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], dict[str, str], bool]]:
+    if name.startswith("cube-"):
+        rolls = given.get("claimed_rolls", expected.get("rolls"))
+        stated = {"fingerprint": given.get("fingerprint", expected.get("fingerprint"))}
+        record = {"seed": given["seed"], "rolls": rolls} | {key: value for key, value in stated.items() if value}
+        yield "cube", record, {}, expected.get("valid", True)
+    elif name.startswith("keccak-") and len(given["word_hex"]) == 64:
+        after = {"word": expected["seed_out_hex"], "index": expected["next_idx"]}
+        yield "casino-sdk", {"word": given["word_hex"], "rolls": [expected["faces"]], "after": after}, {}, True
+    elif name.startswith("mono-raw"):
+        record = {
+            "server_seed": given["server_seed_hex"],
+            "client_seed": given["client_seed"],
+            "match_id": given["match_id"],
+        }
+        yield "commit-reveal", record | {"first": given["k"], "rolls": [expected["dice"]]}, {"count-from": "0"}, True
+    elif name == "peer-freebitco":
+        record = {field: given[field] for field in ("server_seed", "client_seed")}
+        record |= {"server_seed_hash": expected["server_seed_hash"]}
+        yield "freebitco", record | {"rolls": [{"nonce": given["nonce"], "roll": expected["roll"]}]}, {}, True
+    elif name.startswith("peer-skinclub"):
+        record = {field: given[field] for field in ("server_seed", "client_seed", "secret_salt")}
+        record |= {"public_hash": expected["public_hash"]}
+        yield "skinclub", record | {"rolls": [{"nonce": given["nonce"], "roll": expected["roll"]}]}, {}, True
+        wrong = [{"nonce": given["nonce"], "roll": expected["wrong_roll_if_read_as_double"]}]
+        yield "skinclub", record | {"rolls": wrong}, {}, False
+    elif name.startswith("peer-stake"):
+        bets = [{"nonce": given["nonce"], "result": expected["roll"]}]
+        yield (
+            "stake",
+            {"server_seed": given["server_seed"], "client_seed": given["client_seed"], "bets": bets},
+            {},
+            True,
+        )
+    elif name.startswith("peer-bustabit"):
+        games = [{"hash": game["hash"], "bust": f"{game['bust']:.2f}"} for game in expected["games"]]
+        yield "bustabit", {"salt": given["salt"], "games": games}, {"hashing": "bytes"}, True
+        yield "bustabit", {"salt": given["salt"], "games": games}, {"hashing": "text"}, False
+    elif name == "peer-rfc3797":
+        yield "rfc3797", {"key": given["key"], "pool": given["pool"], "selected": expected["selected"]}, {}, True
+    elif name.startswith("peer-fairpick"):
+        record = {"entries": given["entries"], "seed": given["seed_hex"], "count": given["count"]}
+        yield "wallop", record | {"winners": expected["winners"]}, {}, True
+    elif name.startswith("peer-wallop-entry") and given["entries"][0]["weight"] < 1000:
+        record = {"draw_id": given["draw_id"], "entries": given["entries"], "entry_hash": expected["entry_hash"]}
+        yield "wallop", record | {"seed": "00" * 32, "winners": ["aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa"]}, {}, False
+    elif name == "peer-raffair-draw":
+        record = {"seed": given["seed_hex"], "drand_randomness": given["drand_randomness"], "tickets": given["tickets"]}
+        record |= {field: expected[field] for field in ("commitment", "ticket_list_hash")}
+        yield "raffair", record | {"winners": [expected["winner"]]}, {}, True
+    elif name == "peer-blockrand-round":
+        record = {field: given[field] for field in ("player_secret", "server_secret", "drand_signature")}
+        stated = ("player_hash", "server_hash", "drand_randomness", "final_seed")
+        yield "blockrand", record | {field: expected[field] for field in stated}, {}, True
+    elif name.startswith("peer-hubx"):
+        yield "hubx", given | {"value": expected["value_hex"], "index": expected["index"]}, {}, True
+    elif name.startswith("peer-vrs"):
+        codes = [expected[f"H^{power}"] for power in (10, 9, 8)]
+        yield "one-time-codes", {"codes": codes, "secret": given["secret_utf8"], "power": 8}, {}, True

@@ -20,7 +20,6 @@ from verifier.seeds import rejection_limit
 from verifier.systems.record import Option, Record, Row, System
 
 MAX_DRAWS: Final = 10_000
-SOLIDITY: Final = "KeccakDice.sol"
 
 
 def uniform(source: KeccakDice, n: int, width: int | None = None) -> int:
@@ -59,7 +58,7 @@ def _run(record: Record, reading: Mapping[str, str]) -> list[Row]:
 SYSTEM: Final = System(
     name="casino-sdk",
     title="chain casino SDK, bytes32 to dice by Keccak-256",
-    about="A contract turns one random word into dice; KeccakDice.sol and keccakDice.ts of this project give the same.",
+    about="One random word becomes dice. KeccakDice.sol and keccak-dice.ts of this project do the same.",
     record=(
         "word    the random word, 64 hex digits (bytes32; another length is refused)",
         "index?  how many of its bytes were used before, 0 to 32; default 0",

@@ -18,6 +18,8 @@ export type Code =
   | "scheme"
   | "point"
   | "vectors"
+  | "record"
+  | "option"
   | "usage";
 
 /** The input is not in the one canonical form that its format allows. Nothing else is ever thrown on purpose. */
