@@ -39,6 +39,7 @@ from verifier.cli_common import (
     stopped_by_sigterm,
     version,
 )
+from verifier.cli_page import page
 from verifier.cli_replay import replay
 from verifier.cli_statistics import statistics
 from verifier.drand import ChainInfo, Round, verify_round
@@ -66,6 +67,7 @@ def main() -> None:
     """
 
 
+main.add_command(page)
 main.add_command(replay)
 main.add_command(statistics)
 
