@@ -16,7 +16,6 @@ from tests.session_support import ALICE, BOB, ORIGIN, service
 from tests.web_support import web_of
 from verifier.note import Cosigner, Note
 
-
 NONE = "\N{EN DASH}"
 
 
