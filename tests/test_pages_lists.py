@@ -142,7 +142,7 @@ async def test_a_ledger_counts_ends_gaps_labels_and_re_runs(world):
     assert [one.text for one in page.classed("figure")] == ["3", "1", "1", "1"]
     assert "without a gap" in page.text
     assert "“table 4”: 2 sessions" in page.text
-    assert "the host gave it up before the round" in page.text
+    assert "The host gave it up before the round" in page.text
     assert "One session re-runs another" in page.text
     listed = rows(page)
     assert [row[0] for row in listed] == ["3", "2", "1"]

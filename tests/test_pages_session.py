@@ -89,16 +89,16 @@ async def test_the_time_line_says_how_far_a_session_is(world):
 async def test_a_void_session_says_why_and_what_was_skipped(world):
     _, page = await shown(world, "void_host")
     assert [progress for _, progress in phases(page)] == ["done", "skipped", "skipped", "skipped", "done failed"]
-    assert "the host gave it up before the round" in page.text
+    assert "The host gave it up before the round" in page.text
     assert "They were never closed" in page.text
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("void_missed_close", "contributions were not closed in time"),
-        ("void_below_minimum", "too few contributed"),
-        ("void_no_round", "the operator's word"),
+        ("void_missed_close", "Contributions were not closed in time"),
+        ("void_below_minimum", "Too few contributed"),
+        ("void_no_round", "operator's word"),
         ("void_missed_reveal", "The verifier fails such a session"),
     ],
 )

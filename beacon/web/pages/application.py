@@ -15,6 +15,7 @@ from beacon.web.pages import (
     round_page_routes,
     session_routes,
     statistics_routes,
+    verify_routes,
 )
 
 MODULES: Final = (
@@ -24,6 +25,7 @@ MODULES: Final = (
     log_page_routes,
     round_page_routes,
     statistics_routes,
+    verify_routes,
     assets,
 )
 
