@@ -9,6 +9,7 @@ import { builtInChains } from "./chains.ts";
 import { checkDocument } from "./check.ts";
 import { FormatError } from "./errors.ts";
 import { compareReceipt, kindOf } from "./receipt.ts";
+import { readTrust } from "./trust.ts";
 import type { CheckOptions, DocumentKind, PinnedChain, ReceiptAnswer, Unusable, Verdict } from "./types.ts";
 
 export * from "./types.ts";
@@ -24,7 +25,7 @@ export function checkReceipt(
   transcript: Uint8Array,
   options: Pick<CheckOptions, "logKeys"> = {},
 ): Promise<ReceiptAnswer | Unusable> {
-  return orUnusable(async () => compareReceipt(receipt, transcript, options.logKeys ?? []));
+  return orUnusable(async () => compareReceipt(receipt, transcript, readTrust(options).logKeys));
 }
 
 /** What a file is, by its first look. */

@@ -1,20 +1,15 @@
 /** The procedure: a document and what is trusted in, a verdict out. */
-import type { CheckOptions, Claim, ClaimName, Verdict } from "./types.ts";
-import { CLAIMS } from "./types.ts";
 import { readAlone } from "./answer.ts";
-import { utf8 } from "./bytes.ts";
 import { type Case, Sights } from "./case.ts";
-import { builtInChains, byHash, type Chain, parseTrustedChain } from "./chains.ts";
-import { type Found, logClaim, sessionClaims } from "./claims.ts";
+import { logClaim, sessionClaims } from "./claims.ts";
 import type { Document } from "./document.ts";
-import { checkLog, chooseLogKey, sightings } from "./evidence.ts";
+import { checkLog, chooseLogKey, type Sighting, sightings } from "./evidence.ts";
 import { Findings } from "./findings.ts";
 import { parseDocumentJson } from "./json.ts";
+import type { VerifierKey } from "./note.ts";
 import { checkSeeds } from "./opened.ts";
 import { checkOutcomes, Draws, wouldHaveBeen } from "./outcomes.ts";
 import { Pace } from "./pace.ts";
-import type { VerifierKey } from "./note.ts";
-import { parsePolicy } from "./policy.ts";
 import { distribution } from "./recipes.ts";
 import { checkDocumentChain, checkRounds } from "./rounds.ts";
 import { checkClose, checkContributions } from "./rules-contributions.ts";
@@ -23,72 +18,89 @@ import { checkOrder } from "./rules-order.ts";
 import { checkSeal, sealRemarks } from "./rules-seal.ts";
 import { checkVoid } from "./rules-void.ts";
 import { collect, type Session } from "./session.ts";
+import { Steps } from "./steps.ts";
+import { logSteps } from "./steps-log.ts";
+import { sessionSteps } from "./steps-session.ts";
+import { describeTrust, readTrust, type Trust } from "./trust.ts";
+import { type CheckOptions, type Claim, type ClaimName, CLAIMS, type Verdict } from "./types.ts";
 import { absenceRemarks, judge, judgeReceipt, sessionFacts, UNKNOWABLE } from "./verdict.ts";
 
 const OF_A_RECEIPT = "a receipt shows one entry; the transcript shows the session";
 
+/** What one check works with. */
+interface Work {
+  readonly options: CheckOptions;
+  readonly trust: Trust;
+  readonly document: Document;
+  readonly findings: Findings;
+  readonly pace: Pace;
+  /** null unless they were asked for. */
+  readonly steps: Steps | null;
+}
+
+type Judged = Pick<Verdict, "headline" | "exit" | "claims" | "remarks" | "session">;
+
 /** Throws FormatError for unusable input. */
 export async function checkDocument(bytes: Uint8Array, options: CheckOptions): Promise<Verdict> {
   const pace = new Pace(options.progress);
-  const policy = options.policy === undefined ? null : parsePolicy(utf8(options.policy));
-  const chains = trustedChains(options.chains);
+  const trust = readTrust(options);
   const document = readAlone(parseDocumentJson(bytes));
-  await pace.report(0.1, "reading");
-  const findings = new Findings();
-  const logKey = chooseLogKey(document, options.logKeys ?? [], policy);
-  const checkpoints = checkLog(document, logKey, findings);
-  await pace.report(0.3, "log");
-  const trusted = {
-    log_key: logKey?.text ?? null,
-    chains: Object.fromEntries([...byHash(chains)].map(([hash, { name }]) => [hash, name])),
-    policy: options.policy ?? null,
-  };
-  const session = collect(document, findings);
-  if (session === null) {
-    const log = logClaim(document, logKey, findings);
-    const others = CLAIMS.filter((claim) => claim !== "log").map(unknown);
-    return { ...judgeReceipt(document, log), claims: [log, ...others], remarks: [], unknowable: UNKNOWABLE, session: null, trusted, steps: [] };
+  await pace.report(0.1, "the document was read");
+  const steps = options.steps === true ? new Steps() : null;
+  const work: Work = { options, trust, document, findings: new Findings(), pace, steps };
+  const key = chooseLogKey(document, trust);
+  const checkpoints = checkLog(document, key, work.findings);
+  if (steps !== null) {
+    logSteps(document, key, trust.policy, steps);
   }
-  const seen = policy === null ? [] : sightings(checkpoints, policy, findings);
-  const known = byHash(chains);
-  const chain = known.get(session.seal.entry.chain) ?? null;
-  const given: Case = { session, chain, chains: known, sights: new Sights(session), findings };
-  const body = await checkSession(given, { document, logKey, policy, seen, attachments: options.attachments ?? {} }, pace);
-  const judged = judge(given, document, body.claims, {
-    sandbox: options.sandbox ?? false,
-    requireProven: options.requireProven ?? false,
-  });
-  return { ...judged, ...body, unknowable: UNKNOWABLE, trusted, steps: [] };
+  await pace.report(0.2, "the log was checked");
+  const session = collect(document, work.findings);
+  const seen = session && trust.policy ? sightings(checkpoints, trust.policy, work.findings) : [];
+  const judged = session === null ? checkReceipt(work, key) : await checkSession(work, session, key, seen);
+  return { ...judged, unknowable: UNKNOWABLE, trusted: describeTrust(trust, key, options), steps: steps?.all ?? [] };
 }
 
-function unknown(claim: ClaimName): Claim {
-  return { claim, state: "UNKNOWN", text: OF_A_RECEIPT, findings: [] };
+function checkReceipt({ document, findings }: Work, key: VerifierKey | null): Judged {
+  const log = logClaim(document, key, findings);
+  const unknown = (claim: ClaimName): Claim => ({ claim, state: "UNKNOWN", text: OF_A_RECEIPT, findings: [] });
+  const others = CLAIMS.filter((claim) => claim !== "log").map(unknown);
+  return { ...judgeReceipt(document, log), claims: [log, ...others], remarks: [], session: null };
 }
 
 async function checkSession(
-  given: Case,
-  rest: Pick<Found, "document" | "policy" | "seen" | "attachments"> & { readonly logKey: VerifierKey | null },
-  pace: Pace,
-): Promise<Pick<Verdict, "claims" | "remarks" | "session">> {
-  checkRules(given, rest.document);
-  const log = logClaim(rest.document, rest.logKey, given.findings);
+  { options, trust, document, findings, pace, steps }: Work,
+  session: Session,
+  key: VerifierKey | null,
+  seen: readonly Sighting[],
+): Promise<Judged> {
+  const { policy, chains } = trust;
+  const chain = chains.get(session.seal.entry.chain) ?? null;
+  const given: Case = { session, chain, chains, sights: new Sights(session), findings };
+  await checkRules(given, document, pace);
+  const log = logClaim(document, key, findings);
   const rounds = await checkRounds(given, log.state === "FAILED", (done) => pace.report(0.3 + 0.4 * done, "rounds"));
   const seedShown = checkSeeds(given);
   const draws = new Draws(given);
   const recomputed = await checkOutcomes(given, draws, () => pace.tick());
-  await pace.report(1, "outcomes");
+  if (steps !== null) {
+    await sessionSteps(given, rounds.checked, steps, () => pace.tick());
+  }
+  await pace.report(1, "all was checked");
+  const attachments = options.attachments ?? {};
+  const claims = sessionClaims({ given, document, log, policy, seen, rounds, seedShown, recomputed, attachments });
   return {
-    claims: sessionClaims({ given, ...rest, log, rounds, seedShown, recomputed }),
-    remarks: [...sealRemarks(given), ...drawRemarks(given), ...absenceRemarks(given.session), ...recipeRemarks(given.session)],
+    ...judge(given, document, claims, options),
+    claims,
+    remarks: [...sealRemarks(given), ...drawRemarks(given), ...absenceRemarks(session), ...recipeRemarks(session)],
     session: sessionFacts(given, draws, wouldHaveBeen(given, draws)),
   };
 }
 
-function checkRules(given: Case, document: Document): void {
+async function checkRules(given: Case, document: Document, pace: Pace): Promise<void> {
   checkDocumentChain(given, document.chain);
   checkSeal(given);
   checkOrder(given);
-  checkContributions(given);
+  await checkContributions(given, () => pace.tick());
   checkClose(given);
   checkCalls(given);
   checkDraws(given);
@@ -110,15 +122,3 @@ function recipeRemarks({ seal }: Session): readonly string[] {
     .filter((names) => names.length > 1)
     .map((names) => `Recipes ${names.join(" and ")} have the same distribution: who knows the seed may choose between them.`);
 }
-
-/** Chains by name or as JSON; drand's main networks if none are named. */
-export function trustedChains(named: readonly string[] | undefined): readonly Chain[] {
-  if (named === undefined) {
-    return builtInChains().filter(({ main }) => main).map(({ chain }) => chain);
-  }
-  return named.map((text) => {
-    const known = builtInChains().find(({ chain }) => chain.name === text);
-    return known?.chain ?? parseTrustedChain(parseDocumentJson(utf8(text)));
-  });
-}
-

@@ -2,11 +2,11 @@
 import { type Anchor, type Case, SECOND, type Sight } from "./case.ts";
 import { type Chains, timeOf } from "./chains.ts";
 import { type Document, type Event, isOfType } from "./document.ts";
-import { FormatError } from "./errors.ts";
 import type { Findings } from "./findings.ts";
 import { isConsistent, isIncluded } from "./merkle.ts";
-import { isLineOf, KeyType, parseVerifierKey, type SignedCheckpoint, type VerifierKey, verifyLine } from "./note.ts";
+import { isLineOf, KeyType, type SignedCheckpoint, type VerifierKey, verifyLine } from "./note.ts";
 import { asksForWitnesses, type Policy, satisfied } from "./policy.ts";
+import type { Trust } from "./trust.ts";
 
 /** A witness's line on a checkpoint that counts. */
 export interface Sighting {
@@ -20,17 +20,14 @@ export interface Sighting {
   readonly checkpoint: SignedCheckpoint;
 }
 
-/** The key of the log: the one that was given, or one of the policy for this origin (7.4). */
-export function chooseLogKey(document: Document, given: readonly string[], policy: Policy | null): VerifierKey | null {
-  const named = given.map(parseVerifierKey);
-  for (const key of named) {
-    if (key.type !== KeyType.ED25519) {
-      throw new FormatError("vkey", "a log is checked with an Ed25519 key (type 0x01)");
-    }
-  }
-  const ofOrigin = (keys: readonly VerifierKey[]): readonly VerifierKey[] => keys.filter(({ name }) => name === document.origin);
-  const candidates = named.length > 0 ? [...ofOrigin(named), ...named] : ofOrigin(policy?.logs ?? []);
-  return candidates.find(({ text }) => text === document.logKey.text) ?? candidates[0] ?? null;
+/**
+ * The key of the log: the one that was given, or one of the policy for this origin (7.4). Of several for the origin the
+ * document may choose one.
+ */
+export function chooseLogKey({ origin, logKey }: Document, { logKeys, policy }: Pick<Trust, "logKeys" | "policy">): VerifierKey | null {
+  const own = ({ name, type }: VerifierKey): boolean => name === origin && type === KeyType.ED25519;
+  const candidates = logKeys.length > 0 ? [...logKeys.filter(own), ...logKeys] : (policy?.logs ?? []).filter(own);
+  return candidates.find(({ text }) => text === logKey.text) ?? candidates[0] ?? null;
 }
 
 /** Whether this key signed the checkpoint, and no line of this key is false. */

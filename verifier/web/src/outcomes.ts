@@ -5,7 +5,7 @@ import { Deck, hasShape, isOutcome, type Outcome, outcomeOf } from "./draws.ts";
 import type { Call, Draw, Seal } from "./entries.ts";
 import { type Json, writeJson } from "./json.ts";
 import type { Recipe } from "./recipes.ts";
-import { bindingOf, hashDown, sessionDigest, Stream } from "./seeds.ts";
+import { type Bound, bindingOf, hashDown, sessionDigest, Stream } from "./seeds.ts";
 
 const MAX_WRONG = 20;
 const MAX_SHOWN = 60;
@@ -39,9 +39,15 @@ export class Draws {
     this.#calls = new Map(given.session.calls.map(({ entry }) => [entry.draw, entry]));
   }
 
-  #bind(k: number, called: Call["contributions"], round: number): Uint8Array | null {
+  /** What B is made from, if the round is shown. */
+  boundBy(k: number, called: Call["contributions"], round: number): Bound | null {
     const shown = roundEntry(this.given, round);
-    return shown === null ? null : bindingOf(this.digest, k, called, round, randomness(shown.entry.signature));
+    return shown && { digest: this.digest, k, called, round, random: randomness(shown.entry.signature) };
+  }
+
+  #bind(k: number, called: Call["contributions"], round: number): Uint8Array | null {
+    const bound = this.boundBy(k, called, round);
+    return bound && bindingOf(bound);
   }
 
   /** B of the call that a draw names, if both it and its round are shown. */

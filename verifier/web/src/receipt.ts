@@ -35,7 +35,7 @@ function isTlogProof(bytes: Uint8Array): boolean {
 }
 
 /** Look up the receipt's entry in the transcript. Throws FormatError for unusable input. */
-export function compareReceipt(receipt: Uint8Array, transcript: Uint8Array, logKeys: readonly string[]): ReceiptAnswer {
+export function compareReceipt(receipt: Uint8Array, transcript: Uint8Array, logKeys: readonly VerifierKey[]): ReceiptAnswer {
   const whole = naming("the transcript", () => readAlone(parseDocumentJson(transcript)));
   const { field, document: mine } = naming("the receipt", () => readReceipt(receipt, whole));
   const event = mine.events[0] as Event;
@@ -112,9 +112,9 @@ function fromTlogProof(bytes: Uint8Array, whole: Document): Document {
   return { ...whole, origin: checkpoint.origin, events: [event], checkpoint, evidence: [] };
 }
 
-function judgeLog(document: Document, logKeys: readonly string[]): { readonly key: VerifierKey | null; readonly claim: Claim } {
+function judgeLog(document: Document, logKeys: readonly VerifierKey[]): { readonly key: VerifierKey | null; readonly claim: Claim } {
   const findings = new Findings();
-  const key = chooseLogKey(document, logKeys, null);
+  const key = chooseLogKey(document, { logKeys, policy: null });
   checkLog(document, key, findings);
   collect(document, findings);
   return { key, claim: logClaim(document, key, findings) };

@@ -135,3 +135,40 @@ function weighted(all: readonly number[], count: number): string {
 function greatestCommonDivisor(a: number, b: number): number {
   return b === 0 ? a : greatestCommonDivisor(b, a % b);
 }
+
+/** How a recipe makes its outcome from the stream, in words (5.1, 5.2). */
+export function explain(recipe: Recipe): string {
+  switch (recipe.kind) {
+    case "dice":
+      return explainDice(recipe.count, recipe.sides, recipe.variant);
+    case "integers":
+      return `${recipe.count} times ${recipe.min} + ${explainUniform(BigInt(recipe.max) - BigInt(recipe.min) + 1n)}`;
+    case "shuffle":
+      return `a = [0 … ${recipe.size - 1}]; for i from ${recipe.size - 1} down to 1 swap a[i] and a[uniform(i + 1)]`;
+    case "sample":
+      return `a = [0 … ${recipe.size - 1}]; for i from 0 to ${recipe.count - 1} swap a[i] and a[i + uniform(${recipe.size} − i)]`;
+    case "deal":
+      return `${recipe.count} cards from what the draws before left of [0 … ${recipe.size - 1}]: with i gone swap a[i] and a[i + uniform(${recipe.size} − i)]`;
+    case "weighted":
+      return `${recipe.count} times x = ${explainUniform(totalWeight(recipe.weights))}, and the first index whose cumulative weight exceeds x`;
+    case "bytes":
+      return `its first ${recipe.count} bytes`;
+  }
+}
+
+function explainDice(count: number, sides: number, variant: DiceVariant): string {
+  if (variant === "keccak") {
+    return `${count} dice from the bytes of block_0, then of its Keccak-256, and so on: a byte b below 252 gives (b mod 6) + 1`;
+  }
+  const again = variant === "reroll_ties" ? ", the whole roll again until all differ" : "";
+  return `${count} times ${explainUniform(BigInt(sides))} + 1${again}`;
+}
+
+function explainUniform(n: bigint): string {
+  let width = 1n;
+  while (256n ** width < n) {
+    width += 1n;
+  }
+  const limit = 256n ** width - (256n ** width % n);
+  return n === 1n ? "0" : `(the next ${width} bytes as x, again while x ≥ ${limit}; x mod ${n})`;
+}

@@ -9,7 +9,8 @@ export const MAX_FALSE_ROUNDS = 20;
 
 /** What was found of the rounds. `missing`: needed and not in the document. */
 export interface Rounds {
-  readonly verified: number;
+  /** How many of `statedRounds` were looked at, from the first on. */
+  readonly checked: number;
   readonly missing: readonly number[];
   /** How many were not looked at. */
   readonly skipped: number;
@@ -55,12 +56,12 @@ export async function checkRounds(given: Case, logFailed: boolean, pace: (done: 
   const stated = statedRounds(given);
   const missing = neededRounds(given).filter((round) => roundEntry(given, round) === null);
   if (logFailed && stated.length > MAX_FALSE_ROUNDS) {
-    return { verified: 0, missing, skipped: stated.length };
+    return { checked: 0, missing, skipped: stated.length };
   }
   let wrong = 0;
   for (const [i, round] of stated.entries()) {
     if (wrong === MAX_FALSE_ROUNDS) {
-      return { verified: i - wrong, missing, skipped: stated.length - i };
+      return { checked: i, missing, skipped: stated.length - i };
     }
     const verdict = verifyRound(round.chain, round);
     if (!verdict.holds) {
@@ -69,5 +70,5 @@ export async function checkRounds(given: Case, logFailed: boolean, pace: (done: 
     }
     await pace((i + 1) / stated.length);
   }
-  return { verified: stated.length - wrong, missing, skipped: 0 };
+  return { checked: stated.length, missing, skipped: 0 };
 }

@@ -9,7 +9,8 @@ import { revealOf, type Session } from "./session.ts";
 
 const MAX_CONTRIBUTIONS = 10_000;
 
-export function checkContributions(given: Case): void {
+/** `pace`: called after each, to yield. */
+export async function checkContributions(given: Case, pace: () => Promise<void>): Promise<void> {
   const { session, findings } = given;
   const { entry: seal } = session.seal;
   for (const { entry, index } of session.contributions) {
@@ -17,6 +18,7 @@ export function checkContributions(given: Case): void {
     const text = seal.closeAt === null ? "a contribution, though none are taken" : "a contribution after close_at";
     findings.require(inTime, "contributions", "6.4", text, index);
     checkContributor(given, entry, index);
+    await pace();
   }
   for (const { entry, index } of session.late) {
     findings.add("unpredictable", "6.5", `the contribution of '${entry.participant}' stands after the close`, index);
@@ -24,6 +26,7 @@ export function checkContributions(given: Case): void {
   for (const { entry, index } of session.calls) {
     for (const contributed of entry.contributions) {
       checkContributor(given, contributed, index, entry);
+      await pace();
     }
   }
   const few = session.contributions.length + session.late.length <= MAX_CONTRIBUTIONS;

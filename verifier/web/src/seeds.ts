@@ -19,20 +19,33 @@ export function listBytes(contributions: readonly Entropy[]): Uint8Array {
   return concat(u32(items.length), ...items.flatMap(({ id, entropy }) => [lp(id), lp(entropy)]));
 }
 
+/** What S is the hash of. */
+export function sessionPreimage(seal: Uint8Array, contributions: readonly Entropy[]): Uint8Array {
+  return concat(SESSION, seal, listBytes(contributions));
+}
+
 /** S = H(LP("fair-beacon/v1/session") ‖ leaf(seal) ‖ list) */
 export function sessionDigest(seal: Uint8Array, contributions: readonly Entropy[]): Uint8Array {
-  return sha256(SESSION, seal, listBytes(contributions));
+  return sha256(sessionPreimage(seal, contributions));
+}
+
+/** What a binding is made from: S, and k, contributions, number and randomness of the round (4.1, 4.2). */
+export interface Bound {
+  readonly digest: Uint8Array;
+  readonly k: number;
+  readonly called: readonly Entropy[];
+  readonly round: number;
+  readonly random: Uint8Array;
+}
+
+/** What B is the hash of. */
+export function bindingPreimage({ digest, k, called, round, random }: Bound): Uint8Array {
+  return concat(BINDING, digest, u32(k), listBytes(called), u64(round), random);
 }
 
 /** B = H(LP("fair-beacon/v1/binding") ‖ S ‖ u32(k) ‖ list ‖ u64(R) ‖ randomness(R)) */
-export function bindingOf(
-  digest: Uint8Array,
-  k: number,
-  called: readonly Entropy[],
-  round: number,
-  random: Uint8Array,
-): Uint8Array {
-  return sha256(BINDING, digest, u32(k), listBytes(called), u64(round), random);
+export function bindingOf(bound: Bound): Uint8Array {
+  return sha256(bindingPreimage(bound));
 }
 
 /** What a participant with a key signs (4.4). `draw`: of a call; a session's contribution has none. */
@@ -78,7 +91,10 @@ export class Stream implements ByteSource {
   readonly blocks: Uint8Array[] = [];
   /** How many bytes were taken. */
   taken = 0;
-  readonly #prefix: Uint8Array;
+  /** What was taken, piece by piece, if somebody wants to see it. */
+  trace: Uint8Array[] | null = null;
+  /** What every block is the HMAC of, in front of u32(j). */
+  readonly prefix: Uint8Array;
 
   constructor(
     readonly key: Uint8Array,
@@ -86,7 +102,7 @@ export class Stream implements ByteSource {
     readonly recipe: string,
     readonly n: number,
   ) {
-    this.#prefix = concat(binding, lp(utf8(recipe)), u32(n));
+    this.prefix = concat(binding, lp(utf8(recipe)), u32(n));
   }
 
   /** block_0 */
@@ -100,12 +116,13 @@ export class Stream implements ByteSource {
       bytes[i] = this.#block(Math.floor(this.taken / BLOCK_BYTES))[this.taken % BLOCK_BYTES] as number;
       this.taken += 1;
     }
+    this.trace?.push(bytes);
     return bytes;
   }
 
   #block(j: number): Uint8Array {
     for (let i = this.blocks.length; i <= j; i++) {
-      this.blocks.push(hmac(SHA256, this.key, concat(this.#prefix, u32(i))));
+      this.blocks.push(hmac(SHA256, this.key, concat(this.prefix, u32(i))));
     }
     return this.blocks[j] as Uint8Array;
   }

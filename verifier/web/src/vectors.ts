@@ -122,7 +122,8 @@ function protocolCase(given: Given): readonly Result[] {
     items.map(([participant, entropy]) => ({ participant, entropy: parseHex(entropy) }));
   const digest = sessionDigest(leaf, pairs(given.contributions));
   const signature = parseHex(given.round_signature);
-  const binding = bindingOf(digest, given.k, pairs(given.call_contributions), given.round, randomness(signature));
+  const called = pairs(given.call_contributions);
+  const binding = bindingOf({ digest, k: given.k, called, round: given.round, random: randomness(signature) });
   const chain = chainOf(given.chain);
   const one = (what: string, outcome: () => Outcome): Result => attempt(`${given.name}: ${what}`, outcome);
   return [

@@ -1,5 +1,5 @@
 /** From claims to one sentence and one exit code (PROTOCOL.md, section 8). */
-import type { Claim, ClaimName, DrawnOutcome, SessionFacts, State, Verdict } from "./types.ts";
+import type { CheckOptions, Claim, ClaimName, DrawnOutcome, SessionFacts, State, Verdict } from "./types.ts";
 import { hex } from "./bytes.ts";
 import type { Case } from "./case.ts";
 import type { Document } from "./document.ts";
@@ -16,20 +16,15 @@ export const UNKNOWABLE =
 const NEEDED: readonly ClaimName[] = ["log", "round", "seed", "outcomes", "complete"];
 const MAX_OUTCOMES = 10_000;
 
-export interface Asked {
-  readonly sandbox: boolean;
-  readonly requireProven: boolean;
-}
-
 type Judgement = Pick<Verdict, "headline" | "exit">;
 
 /** The verdict on a session. */
-export function judge(given: Case, document: Document, claims: readonly Claim[], asked: Asked): Judgement {
+export function judge(given: Case, document: Document, claims: readonly Claim[], asked: Pick<CheckOptions, "sandbox" | "requireProven">): Judgement {
   const { entry: seal } = given.session.seal;
   const { headline, exit } = judgeSession(given, document, claims);
   const test = seal.sandbox ? `A test, not a game: ${headline}` : headline;
   const rerun = seal.replaces === null ? test : `Re-run of ${seal.replaces}: ${test}`;
-  const less = (seal.sandbox && !asked.sandbox) || (asked.requireProven && headline !== PROVEN_FAIR);
+  const less = (seal.sandbox && asked.sandbox !== true) || (asked.requireProven === true && headline !== PROVEN_FAIR);
   return { headline: rerun, exit: exit === 0 && less ? 2 : exit };
 }
 
