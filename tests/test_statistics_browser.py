@@ -73,7 +73,7 @@ async def test_drawings_have_the_colours_of_the_scheme(chrome, client) -> None:
 async def test_a_drawing_is_one_picture_with_a_name(chrome, client) -> None:
     async with tab(chrome, base(client)) as page:
         await page.goto(f"{base(client)}statistics")
-        picture = page.get_by_role("img", name="2 dice of 6 sides: the 36 ordered pairs")
+        picture = page.get_by_role("img", name="Two dice: the 36 ordered pairs")
         assert await picture.count() == 1
 
 

@@ -18,7 +18,7 @@ from tests.web_support import web_of
 from verifier.statistics import shots
 from verifier.statistics.shots import Reach
 
-ALL = Asked(None, tests=False, rolls=25, games=20)
+ALL = Asked(None, tests=False)
 DICE = {"turn": {"kind": "dice", "count": 2, "sides": 6}}
 SANDBOX = Host("tests", sandbox=True)
 
@@ -80,6 +80,10 @@ async def test_all_hosts_one_host_and_tests(running, client) -> None:
     tests = await get_page(client, "/statistics?tests")
     assert shown(tests, "Rolls of dice") == "5"
     assert "Test sessions, not games." in tests.text
+    assert [link.attributes["href"] for link in tests.all("a") if link.text == "Count the games instead"] == [
+        "/statistics"
+    ]
+    assert [link.attributes["href"] for link in whole.all("a") if "test sessions" in link.text] == ["/statistics?tests"]
     assert shown(await get_page(client, "/statistics?host=nobody"), "Rolls of dice") == "0"
 
 
@@ -103,13 +107,15 @@ async def test_figures_are_made_once_for_a_size_and_kept_within_limits(running, 
     made = Counting()
     drawn: list[Asked] = []
     plain = made._drawn
-    monkeypatch.setattr(made, "_drawn", lambda asked, size: (drawn.append(asked), plain(asked, size))[1])
+    monkeypatch.setattr(made, "_drawn", lambda asked: (drawn.append(asked), plain(asked))[1])
     first, again = [await made.counted(running.log, ALL) for _ in range(2)]
-    assert first is again
+    assert first == again
     assert drawn == [ALL]
-    for rolls in range(1, counting.MAX_KEPT + 5):
-        await made.counted(running.log, Asked(None, tests=False, rolls=rolls, games=1))
+    for place in range(counting.MAX_KEPT + 5):
+        await made.counted(running.log, Asked(f"h{place}", tests=False))
     assert len(made._kept) == counting.MAX_KEPT
+    assert (await made.counted(running.log, ALL)).counts.rolls == 3
+    assert drawn.count(ALL) == 2
 
 
 async def test_a_long_log_is_counted_in_pieces_and_the_page_says_how_far(running, client, monkeypatch) -> None:

@@ -105,8 +105,8 @@ def test_a_changed_entry_is_not_what_the_checkpoint_covers(path: Path, statement
         "UPDATE entries SET i = 600 WHERE i = 5",
     ],
 )
-def test_a_missing_entry_is_told(path: Path, statement: str) -> None:
-    tamper(path, statement)
+def test_a_missing_or_overlong_entry_is_told(path: Path, statement: str) -> None:
+    tamper(path, *statement.split("; "))
     with pytest.raises(FormatError, match="not all there"):
         read_all(path)
 

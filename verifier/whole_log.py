@@ -115,7 +115,8 @@ def _log_of(db: sqlite3.Connection, path: Path | str) -> WholeLog:
         raise FormatError(Code.USAGE, f"{path} has no checkpoint")
 
     def batch(first: int, end: int) -> list[bytes]:
-        rows = db.execute("SELECT i, entry FROM entries WHERE i >= ? AND i < ? ORDER BY i", [first, end]).fetchall()
+        wanted = "SELECT i, entry FROM entries WHERE i >= ? AND i < ? AND length(entry) <= ? ORDER BY i"
+        rows = db.execute(wanted, [first, end, MAX_ENTRY_BYTES]).fetchall()
         found = [entry for place, (i, entry) in enumerate(rows, first) if i == place and isinstance(entry, bytes)]
         return found if len(found) == len(rows) else []
 

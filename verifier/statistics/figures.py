@@ -88,9 +88,10 @@ def decimal(value: float) -> str:
 
 def in_words(kind: Kind) -> str:
     """What dice these are."""
-    dice = "One die" if kind.count == 1 else f"{kind.count} dice"
+    dice = {1: "One die", 2: "Two dice"}.get(kind.count, f"{kind.count} dice")
+    sides = "" if kind.sides == 6 else f" of {kind.sides} sides"
     until = ", rolled again until they differ" if kind.different else ""
-    return f"{dice} of {kind.sides} sides{until}"
+    return f"{dice}{sides}{until}"
 
 
 def of_counts(counts: Counts) -> list[Figure]:

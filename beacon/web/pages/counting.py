@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from typing import Final
 
 from aiohttp import web
+from sqlite_utils import Database
 
 from beacon.log.log import Log
 from beacon.log.reads import entries
@@ -23,27 +25,25 @@ from verifier.statistics.figures import Figure
 AT_ONCE: Final = 512
 PATIENCE: Final = 1.0
 """How long a reader waits for the count to reach the log's end (s)."""
+MOST_REST: Final = 0.1
 MAX_KEPT: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a page is about: a host, or all hosts for None; games or tests; the game that odds are given for."""
+    """What a page is about: a host, or all hosts for None; games or tests."""
 
     host: str | None
     tests: bool
-    rolls: int
-    games: int
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The counts of the log's first `entries` entries, of `size`, and their figures; strays as in Counter."""
+    """What the log's first `entries` entries, of `size`, show of what was asked for."""
 
     entries: int
     size: int
     counts: Counts
-    strays: int
     figures: tuple[Figure, ...]
 
 
@@ -66,7 +66,8 @@ class Counting:
             for task in done:
                 task.result()
         async with self._free:
-            return await self._figures(asked, max(size, self._counter.entries))
+            found = await self._figures(asked)
+        return replace(found, size=max(size, found.entries))
 
     async def stop(self) -> None:
         """Count no further."""
@@ -75,35 +76,47 @@ class Counting:
             await asyncio.wait({self._task})
 
     async def _go_on(self, log: Log) -> None:
+        """Count to the end, and rest as long as each piece took: at most half a processor is spent."""
+        clock = asyncio.get_running_loop().time
         while (first := self._counter.entries) < (size := log.latest().size):
+            begun = clock()
             end = min(first + AT_ONCE, size)
-            read = await log.read(lambda db, first=first, end=end: entries(db, first, end))  # type: ignore[misc]
+            read = await log.read(partial(_entries, first=first, end=end))
             async with self._free:
                 await asyncio.to_thread(self._take, read)
+            await asyncio.sleep(min(clock() - begun, MOST_REST))
 
     def _take(self, read: list[bytes]) -> None:
         for entry in read:
             self._counter.take(entry)
 
-    async def _figures(self, asked: Asked, size: int) -> Counted:
+    async def _figures(self, asked: Asked) -> Counted:
         key = (asked, self._counter.entries)
-        found = self._kept.get(key)
-        if found is None or found.size != size:
-            found = self._kept[key] = await asyncio.to_thread(self._drawn, asked, size)
+        if key not in self._kept:
+            self._kept[key] = await asyncio.to_thread(self._drawn, asked)
         self._kept.move_to_end(key)
         while len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
-        return found
+        return self._kept[key]
 
-    def _drawn(self, asked: Asked, size: int) -> Counted:
+    def _drawn(self, asked: Asked) -> Counted:
         def wanted(name: Hashable) -> bool:
             assert isinstance(name, tuple)
             host, tests = name
             return bool(tests) == asked.tests and asked.host in {None, host}
 
-        counts = self._counter.total(wanted)
-        drawn = (*figures.of_counts(counts), *figures.of_game(odds.expect(asked.rolls, asked.games)))
-        return Counted(self._counter.entries, size, counts, self._counter.strays, drawn)
+        counts, entries_read = self._counter.total(wanted), self._counter.entries
+        return Counted(entries_read, entries_read, counts, tuple(figures.of_counts(counts)))
+
+
+def _entries(db: Database, first: int, end: int) -> list[bytes]:
+    return entries(db, first, end)
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def of_game(rolls: int, games: int) -> tuple[Figure, ...]:
+    """The odds of a game, and of so many of them. Some ms of work where they are not known yet."""
+    return tuple(figures.of_game(odds.expect(rolls, games)))
 
 
 COUNTING: Final = web.AppKey("counting", Counting)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from aiohttp import web
 from markupsafe import Markup
 
 from beacon.errors import ApiError
-from beacon.web.pages.counting import COUNTING, Asked
+from beacon.web.pages.counting import COUNTING, Asked, of_game
 from beacon.web.pages.rendering import page
 from beacon.web.services import SERVICES
 from verifier.encoding import parse_decimal
@@ -29,19 +30,20 @@ routes: Final = web.RouteTableDef()
 @routes.get("/statistics")
 async def statistics(request: web.Request) -> web.Response:
     """What the log's dice showed, all of them or one host's, and what chance does in a game."""
-    asked = Asked(
-        host=request.query.get("host", "").strip()[:MAX_HOST] or None,
-        tests="tests" in request.query,
-        rolls=_number(request, "rolls", DEFAULT_ROLLS, MOST_ROLLS),
-        games=_number(request, "games", DEFAULT_GAMES, MOST_GAMES),
-    )
+    asked = Asked(request.query.get("host", "").strip()[:MAX_HOST] or None, "tests" in request.query)
+    rolls = _number(request, "rolls", DEFAULT_ROLLS, MOST_ROLLS)
+    games = _number(request, "games", DEFAULT_GAMES, MOST_GAMES)
     counted = await request.app[COUNTING].counted(request.app[SERVICES].log, asked)
-    drawings = {figure.name: Markup(figure.svg) for figure in counted.figures if figure.svg}  # noqa: S704 - ours
+    figures = counted.figures + await asyncio.to_thread(of_game, rolls, games)
+    drawings = {figure.name: Markup(figure.svg) for figure in figures if figure.svg}  # noqa: S704 - ours
     return await page(
         request,
         "statistics.html",
         asked=asked,
+        rolls=rolls,
+        games=games,
         counted=counted,
+        figures=figures,
         drawings=drawings,
         caveat=CAVEAT,
         most_rolls=MOST_ROLLS,
