@@ -7,9 +7,10 @@ import { Cancelled, Engine } from "./engine.ts";
 import { type Given, Input } from "./input.ts";
 import { lookInto, member, parse, stringOf, type Tree } from "./json.ts";
 import { Options } from "./options.ts";
+import { Systems } from "./replay.ts";
 import { steps } from "./steps.ts";
 import { TEXT } from "./text.ts";
-import { headline, receiptAnswer, unusable, verdict } from "./verdict.ts";
+import { consequence, headline, receiptAnswer, unusable, verdict } from "./verdict.ts";
 
 export function start(): void {
   const program = document.getElementById("program")?.textContent ?? "";
@@ -26,6 +27,7 @@ class App {
   private dice: ReadonlySet<string> = new Set();
   private claimedKey: string | null = null;
   private round = 0;
+  private answers = 0;
 
   private readonly given = el("p", { class: "given" });
   private readonly progress = el("div", { class: "progress", hidden: true, role: "status" });
@@ -33,12 +35,15 @@ class App {
   private readonly redo = el("section", { class: "card" });
   private readonly change = el("section", { class: "card" });
   private readonly options = new Options(() => void this.check());
+  private readonly systems: Systems;
   private readonly input = new Input((given) => void this.take(given));
 
   constructor(
     private readonly engine: Engine,
     private readonly program: string,
-  ) {}
+  ) {
+    this.systems = new Systems(engine);
+  }
 
   begin(embedded: string): void {
     document.title = TEXT.title;
@@ -56,13 +61,14 @@ class App {
         this.redo,
         this.change,
         this.options.element,
+        this.systems.element,
         about(this.engine, this.program),
       ),
     );
     void this.engine.call("pinnedChains", []).then((chains) => {
       this.options.pinned(chains);
       if (embedded.trim() !== "") {
-        this.input.element.classList.add("small");
+        this.input.shrink();
         void this.take([{ name: TEXT.embedded, bytes: new TextEncoder().encode(embedded) }]);
       }
     });
@@ -85,7 +91,7 @@ class App {
         return;
       }
       const kind = await this.engine.call("documentKind", [one.bytes]);
-      if (round !== this.round) {
+      if (round !== this.round || (kind === "unknown" && this.systems.take(one.bytes))) {
         return;
       }
       if (kind === "transcript" || kind === "unknown") {
@@ -97,6 +103,18 @@ class App {
     }
     this.look();
     await this.check();
+    this.focus();
+  }
+
+  private startOver(): void {
+    this.engine.cancel();
+    this.round += 1;
+    this.receipt = null;
+    this.clear();
+    this.options.named([]);
+    this.progress.hidden = true;
+    this.input.open();
+    document.title = TEXT.title;
     this.focus();
   }
 
@@ -123,6 +141,7 @@ class App {
         add(this.given, el("span", {}, foreign(name), size));
       }
     }
+    add(this.given, button(TEXT.startOver, () => this.startOver(), { id: "start-over", class: "quiet" }));
     let tree: Tree | undefined;
     try {
       tree = parse(new TextDecoder().decode(subject?.bytes));
@@ -170,8 +189,9 @@ class App {
         this.show(answer, receipt);
       }
     } catch (error) {
-      if (round === this.round && !(error instanceof Cancelled)) {
-        this.result.replaceChildren(el("p", { class: "trouble", role: "alert" }, TEXT.broke(String(error))));
+      if (round === this.round) {
+        const why = error instanceof Cancelled ? TEXT.stopped : TEXT.broke(String(error));
+        this.result.replaceChildren(el("p", { class: "trouble", role: "alert" }, why));
       }
     } finally {
       if (round === this.round) {
@@ -187,11 +207,7 @@ class App {
     this.progress.replaceChildren(
       what,
       bar,
-      button(TEXT.stop, () => {
-        this.engine.cancel();
-        this.progress.replaceChildren(TEXT.stopped);
-        this.progress.hidden = false;
-      }),
+      button(TEXT.stop, () => this.engine.cancel(), { id: "stop" }),
     );
     this.progress.hidden = false;
     this.result.setAttribute("aria-busy", "true");
@@ -206,7 +222,9 @@ class App {
     const openEntry = (index: number): void => this.openEntry(index);
     const sentence = "code" in answer ? TEXT.unusable : answer.headline;
     document.title = TEXT.titleOf(sentence);
+    this.answers += 1;
     this.result.dataset["exit"] = String(answer.exit);
+    this.result.dataset["answer"] = String(this.answers);
     if ("code" in answer) {
       this.result.replaceChildren(unusable(answer, changed));
     } else {
@@ -214,13 +232,14 @@ class App {
         this.before = answer.claims;
       }
       this.result.replaceChildren(
-        headline(answer.headline, answer.exit, changed),
+        headline(answer, changed),
         ...(receipt === null ? [] : ["code" in receipt ? unusable(receipt, false) : receiptAnswer(receipt)]),
         ...(answer.trusted.log_key === null && this.claimedKey !== null ? [this.askForKey(this.claimedKey)] : []),
         ...(this.transcript === null ? [el("p", { class: "card" }, TEXT.receiptAlone)] : []),
         verdict(answer, { before: changed ? this.before : null, dice: (recipe) => this.dice.has(recipe), openEntry }),
       );
     }
+    this.editor?.judged(changed ? consequence(answer, this.before) : null);
     this.showSteps("code" in answer ? [] : answer.steps);
     this.showDocument();
   }

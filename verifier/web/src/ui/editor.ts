@@ -18,7 +18,9 @@ export class Editor {
   readonly element = el("div", { class: "editor" });
   private tree: Tree | null = null;
   private readonly changes = new Map<object, Change>();
-  private readonly list = el("div", { class: "changes", "aria-live": "polite" });
+  private readonly list = el("div", { class: "list" });
+  private readonly echo = el("div", { role: "status" });
+  private readonly box = el("div", { class: "changes" }, this.list, this.echo);
   private readonly entries = new Map<number, () => HTMLElement | null>();
   private showMore: () => boolean = () => false;
 
@@ -40,6 +42,11 @@ export class Editor {
     field?.focus();
   }
 
+  /** Say here too what became of a changed copy; null for the document as it was opened. */
+  judged(answer: HTMLElement | null): void {
+    this.echo.replaceChildren(...(answer === null ? [] : [answer]));
+  }
+
   private reset(): void {
     this.changes.clear();
     this.entries.clear();
@@ -51,7 +58,7 @@ export class Editor {
       return;
     }
     const body = el("div", { class: "tree" });
-    this.element.replaceChildren(this.list, body);
+    this.element.replaceChildren(this.box, body);
     this.fill(body, this.tree, "");
     this.say();
   }

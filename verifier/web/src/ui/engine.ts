@@ -3,6 +3,7 @@
  * of the file names. Where there is no Worker it runs here, and yields.
  */
 import * as api from "../api.ts";
+import { type Replay, systems } from "../systems/index.ts";
 import { sha256 } from "@noble/hashes/sha2.js";
 import { bytesToHex } from "@noble/hashes/utils.js";
 
@@ -15,6 +16,13 @@ const METHODS = {
     api.checkReceipt(receipt, transcript, options),
   documentKind: (document: Uint8Array) => api.documentKind(document),
   pinnedChains: () => api.pinnedChains(),
+  replay: (system: string, text: string, options: Readonly<Record<string, string>>): Replay => {
+    const found = systems.find(({ name }) => name === system);
+    if (found === undefined) {
+      throw new RangeError(system);
+    }
+    return found.replay(text, options);
+  },
   digest: (bytes: Uint8Array) => bytesToHex(sha256(bytes)),
 };
 type Methods = typeof METHODS;
@@ -22,6 +30,9 @@ type Answer<M extends keyof Methods> = Awaited<ReturnType<Methods[M]>>;
 type Arguments<M extends keyof Methods> = Parameters<Methods[M]> extends [...infer Rest, Progress]
   ? Rest
   : Parameters<Methods[M]>;
+
+/** What takes long, and is given up for what is newer. */
+const LONG: ReadonlySet<keyof Methods> = new Set<keyof Methods>(["check", "checkReceipt"]);
 
 interface Request {
   readonly id: number;
@@ -89,17 +100,23 @@ export class Engine {
     });
   }
 
-  /** Give up whatever runs. */
+  /** Give up the check that runs. The Worker goes with it; what else waits is asked again of the next one. */
   cancel(): void {
-    if (this.waiting.size === 0) {
+    const given = [...this.waiting.values()].filter(({ request }) => LONG.has(request.method));
+    if (given.length === 0) {
       return;
     }
-    this.worker?.terminate();
-    this.worker = this.worker === null ? null : this.make();
-    for (const { reject } of this.waiting.values()) {
+    for (const { request, reject } of given) {
+      this.waiting.delete(request.id);
       reject(new Cancelled());
     }
-    this.waiting.clear();
+    if (this.worker !== null) {
+      this.worker.terminate();
+      this.worker = this.make();
+      for (const { request } of this.waiting.values()) {
+        this.worker?.postMessage(request);
+      }
+    }
   }
 
   private start(): Worker | null {

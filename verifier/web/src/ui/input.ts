@@ -13,6 +13,8 @@ export class Input {
   readonly element = el("section", { class: "card input", id: "input" });
   private readonly trouble = el("p", { class: "trouble", role: "alert" });
 
+  private readonly paste: HTMLElement;
+
   constructor(private readonly take: (given: readonly Given[]) => void) {
     const chooser = el("input", { type: "file", id: "file", multiple: true, class: "hidden", tabindex: -1, "aria-hidden": "true" });
     chooser.addEventListener("change", () => {
@@ -28,6 +30,7 @@ export class Input {
       text,
       button(TEXT.pasteCheck, () => this.text(text.value), { id: "check-pasted" }),
     );
+    this.paste = paste;
     add(
       this.element,
       el(
@@ -54,6 +57,16 @@ export class Input {
       ),
     );
     this.listen();
+  }
+
+  shrink(): void {
+    this.element.classList.add("small");
+  }
+
+  /** Back to how it was before anything came in. */
+  open(): void {
+    this.element.classList.remove("small");
+    this.trouble.textContent = "";
   }
 
   private listen(): void {
@@ -107,7 +120,8 @@ export class Input {
   private give(given: readonly Given[]): void {
     this.trouble.textContent = "";
     if (given.length > 0) {
-      this.element.classList.add("small");
+      this.paste.hidden = true;
+      this.shrink();
       this.take(given);
     }
   }

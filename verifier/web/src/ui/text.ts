@@ -9,7 +9,6 @@ export const TEXT = {
   titleOf: (headline: string) => `${headline} – fair-beacon verifier`,
   skip: "Skip to the answer",
   lead: "Were the dice fair? Check it yourself: on this device, without the internet.",
-  scripts: "verifier",
 
   // --- what is checked
   drop: "Drop a transcript or a receipt here",
@@ -23,7 +22,7 @@ export const TEXT = {
   loaded: (name: string, bytes: number) => [name, ` (${number.format(bytes)} bytes)`] as const,
   tooLarge: "This file has more than 64 MiB. No document is that large.",
   unreadable: "This file could not be read.",
-  another: "Check another",
+  startOver: "Start over",
   kinds: {
     transcript: "Transcript",
     receipt: "Receipt",
@@ -69,6 +68,7 @@ export const TEXT = {
   unusableWhy: (code: string) => `Code ${code}. It is no transcript or receipt in the form that the protocol asks for.`,
   tones: {
     fair: "It holds",
+    believed: "It holds, if you believe whom it names",
     failed: "It does not hold",
     undecided: "Not decided",
     unusable: "Unusable",
@@ -153,7 +153,7 @@ export const TEXT = {
   stepsLead:
     "Each operation of the check with its bytes. Any other tool gives the same: xxd -r -p turns hex into bytes, sha256sum hashes them, openssl mac and openssl pkeyutl do the rest.",
   stepsOf: (count: number) => many(count, "operation", "operations"),
-  stepsNone: "There is nothing to redo: the document could not be judged.",
+  stepsNone: "There is nothing to redo here.",
   stepResult: "Result",
   stepHolds: "as it has to be",
   stepFails: "not what it has to be",
@@ -169,6 +169,7 @@ export const TEXT = {
   documentWhole: "Too unusual to be shown value by value: no JSON, or nested too deeply.",
   changes: (count: number) => many(count, "change", "changes"),
   noChanges: "Nothing is changed.",
+  sameClaims: "Every claim is as it was.",
   reset: "Reset all",
   undo: "Undo",
   remove: "Remove this entry",
@@ -182,6 +183,24 @@ export const TEXT = {
   fields: (count: number) => many(count, "field", "fields"),
   save: "Save this copy",
   saved: "changed-transcript.json",
+
+  // --- other systems
+  systems: "Other systems' records",
+  systemsLead:
+    "Redo what another provably fair system publishes: dice, floats, raffles, hash chains. A replay that passes says that the results follow from the inputs. It never says that a game was fair.",
+  system: "System",
+  record: "The record, as JSON",
+  recordFields: "Fields of the record; those with a question mark may be left out:",
+  replay: "Replay",
+  example: "Use the example",
+  proves: "A replay that passes proves",
+  provesNot: "It does not prove",
+  agrees: "It agrees",
+  differs: "It differs",
+  noRecord: (code: string) => `No such record or option (code ${code})`,
+  reading: "Read with",
+  rowTitles: ["What", "Recomputed", "In the record"],
+  same: "the same",
 
   // --- about
   about: "What this file is trusted for",

@@ -5,6 +5,7 @@ import { TEXT } from "./text.ts";
 
 export type Tone = keyof typeof TEXT.tones;
 const TONES: readonly Tone[] = ["fair", "failed", "undecided", "unusable"];
+const PROOF: readonly string[] = ["unpredictable", "sole"];
 const SIGNS: Record<State, string> = { PROVEN: "✓", TRUSTED: "≈", UNKNOWN: "?", FAILED: "✕" };
 
 export interface Context {
@@ -15,9 +16,13 @@ export interface Context {
   readonly openEntry: (index: number) => void;
 }
 
-/** The one sentence, with its tone. */
-export function headline(sentence: string, exit: number, changed: boolean): HTMLElement {
-  const tone = TONES[exit] ?? "undecided";
+/** The one sentence of a verdict. */
+export function headline(answer: Verdict, changed: boolean): HTMLElement {
+  const believed = answer.exit === 0 && answer.claims.some(({ claim, state }) => PROOF.includes(claim) && state !== "PROVEN");
+  return banner(answer.headline, believed ? "believed" : (TONES[answer.exit] ?? "undecided"), changed);
+}
+
+function banner(sentence: string, tone: Tone, changed: boolean): HTMLElement {
   return el(
     "div",
     { class: `headline ${tone}` },
@@ -26,8 +31,23 @@ export function headline(sentence: string, exit: number, changed: boolean): HTML
   );
 }
 
+/** What a change did, in short: the sentence, and the claims that are no longer what they were. */
+export function consequence(answer: Verdict | Unusable, before: readonly Claim[] | null): HTMLElement {
+  const tone = TONES[answer.exit] ?? "undecided";
+  if ("code" in answer) {
+    return el("p", { class: `echo ${tone}` }, el("strong", {}, `${TEXT.unusable}: `), foreign(answer.message));
+  }
+  const moved = answer.claims.filter(({ claim, state }) => before?.some((was) => was.claim === claim && was.state !== state));
+  return el(
+    "div",
+    { class: `echo ${tone}` },
+    el("p", {}, el("strong", {}, moved.length === 0 ? TEXT.sameClaims : `${TEXT.tones[tone]}.`), " "),
+    el("ul", {}, ...moved.map(({ claim, state, text }) => el("li", {}, badge(state), " ", el("code", { class: "name" }, claim), " ", foreign(text)))),
+  );
+}
+
 export function unusable(answer: Unusable, changed: boolean): HTMLElement {
-  const box = headline(TEXT.unusable, 3, changed);
+  const box = banner(TEXT.unusable, "unusable", changed);
   add(box, el("p", {}, foreign(answer.message)), el("p", { class: "hint" }, TEXT.unusableWhy(answer.code)));
   return box;
 }
