@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +21,7 @@ from tests.web_support import web_of
 from verifier.statistics import shots
 from verifier.statistics.shots import Reach
 
+ROOT = Path(__file__).parents[1]
 ALL = Asked(None, tests=False)
 DICE = {"turn": {"kind": "dice", "count": 2, "sides": 6}}
 SANDBOX = Host("tests", sandbox=True)
@@ -85,6 +89,33 @@ async def test_all_hosts_one_host_and_tests(running, client) -> None:
     ]
     assert [link.attributes["href"] for link in whole.all("a") if "test sessions" in link.text] == ["/statistics?tests"]
     assert shown(await get_page(client, "/statistics?host=nobody"), "Rolls of dice") == "0"
+
+
+async def test_a_hosts_page_leads_to_its_dice(running, client) -> None:
+    await play(running, 4, BOB)
+    await play(running, 5, SANDBOX)
+    for host, rolls in (("bob", "4"), ("tests", "5")):
+        page = await get_page(client, f"/hosts/{host}")
+        (link,) = [one for one in page.all("a") if one.text == "What this host's dice showed"]
+        dice = await get_page(client, link.attributes["href"])
+        assert shown(dice, "Rolls of dice") == rolls
+
+
+async def test_the_verifier_counts_the_same_over_the_tiles(running, client) -> None:
+    await play(running, 300)
+    page = await get_page(client, "/statistics")
+    command = [sys.executable, "-m", "verifier", "statistics", str(client.make_url("/")), "--json"]
+    command += ["--log-key", str(running.vkey)]
+    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
+    output, _ = await process.communicate()
+    assert process.returncode == 0
+    said = json.loads(output)
+    assert f"{said['source']['rolls']:,}" == shown(page, "Rolls of dice") == "300"
+    assert [figure["result"] for figure in said["figures"]] == [
+        next(section.all("p")).text
+        for section in page.all("section")
+        if section.attributes["aria-labelledby"] in {figure["name"] for figure in said["figures"]}
+    ]
 
 
 async def test_new_rolls_are_counted_without_counting_again(running, client, monkeypatch) -> None:

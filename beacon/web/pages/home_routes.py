@@ -9,7 +9,13 @@ from aiohttp import hdrs, web
 from beacon.web.pages.rendering import page
 from beacon.web.requests import parse_session
 
-LINKS: Final = (("/verify", "links.verify"), ("/log", "links.log"), ("/rounds", "links.rounds"))
+LINKS: Final = (
+    ("/verify", "links.verify"),
+    ("/log", "links.log"),
+    ("/rounds", "links.rounds"),
+    ("/statistics", "links.statistics"),
+    ("/roll", "links.roll"),
+)
 
 routes: Final = web.RouteTableDef()
 
