@@ -8,9 +8,9 @@ from verifier.draws import parse_recipe
 from verifier.seeds import Stream, binding, session_digest, sha256
 
 TESTER = Host("tester", sandbox=True)
-SEED = sha256(b"the seed of a host")
+SEED, OTHER_SEED = sha256(b"the seed of a host"), sha256(b"another")
 HOSTILE = '</script><script>document.title="hacked"</script>"><img src=x onerror=\'document.title="hacked"\'>{{7*7}}'
-RIGHT_TO_LEFT = "\u200f\u05d0\u05d1\u05d2 <b>\u202c".replace("\u202c", "") + "\u0627" * 40 + "x" * 90
+RIGHT_TO_LEFT = "\u200f\u05d0\u05d1\u05d2 <b>" + "\u0627" * 40 + "x" * 90
 NEAR = FIRST + 6
 DICE = {"kind": "dice", "count": 2, "sides": 6}
 RECIPES = {
@@ -107,7 +107,6 @@ async def void_no_round(running):
 async def void_missed_reveal(running):
     session = await anchored(running)
     running.seeds.kept.clear()
-    running.context.custody._opened.clear() if hasattr(running.context.custody, "_opened") else None
     running.clock.time = (await running.sessions.view(session))["reveal_by"]
     await running.keeper.tick()
     return session
@@ -149,24 +148,24 @@ async def live_revealed(running, **fields):
 async def claimed(running):
     """The host holds the seed, and has drawn."""
     session = await anchored(running, custody="host", commitment=sha256(SEED).hex(), recipes={"turn": DICE})
-    await running.draw(session, "turn", outcomes=[await _outcome(running, session)])
+    await running.draw(session, "turn", outcomes=[await _outcome(running, session, SEED)])
     return session
 
 
 async def false_claim(running):
     """The host drew what its seed does not give, and revealed it."""
-    session = await anchored(running, custody="host", commitment=sha256(SEED).hex(), recipes={"turn": DICE})
-    first, second = await _outcome(running, session)
+    session = await anchored(running, custody="host", commitment=sha256(OTHER_SEED).hex(), recipes={"turn": DICE})
+    first, second = await _outcome(running, session, OTHER_SEED)
     await running.draw(session, "turn", outcomes=[[first % 6 + 1, second]])
-    await running.sessions.reveal(ALICE, session, SEED)
+    await running.sessions.reveal(ALICE, session, OTHER_SEED)
     return session
 
 
-async def _outcome(running, session):
+async def _outcome(running, session, seed):
     state = await running.sessions.state(session)
     digest = session_digest(session, state.contributions.items())
     bound = binding(digest, 0, (), state.seal.round, sha256(state.round.signature))
-    return outcome(parse_recipe(DICE), Stream(SEED, bound, "turn", 1))
+    return outcome(parse_recipe(DICE), Stream(seed, bound, "turn", 1))
 
 
 async def sandbox(running):

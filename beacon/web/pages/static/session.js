@@ -14,8 +14,13 @@ function countdown() {
   }
 }
 
+function begin() {
+  document.getElementById("reload")?.setAttribute("hidden", "");
+  countdown();
+}
+
 async function askTime() {
-  const answer = await fetch("/healthz", { method: "HEAD", cache: "no-store" });
+  const answer = await fetch("/healthz", { cache: "no-store" });
   const given = Date.parse(answer.headers.get("Date"));
   if (Number.isFinite(given) && Math.abs(given - Date.now()) > 1500) offset = given - Date.now();
 }
@@ -34,7 +39,7 @@ async function renew() {
     const links = [...document.querySelectorAll("#session a, #session summary")];
     (links.find((one) => one.getAttribute("href") === path) ?? links[focused])?.focus({ preventScroll: true });
   }
-  countdown();
+  begin();
   return true;
 }
 
@@ -56,7 +61,7 @@ function follow() {
   });
 }
 
-countdown();
+begin();
 setInterval(countdown, 500);
 askTime().then(countdown, () => {});
 follow();
