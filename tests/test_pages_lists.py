@@ -1,5 +1,6 @@
 """The pages of the log, of hosts and of rounds."""
 
+import hashlib
 import re
 
 import pytest
@@ -15,6 +16,7 @@ from tests.pages_support import get_page
 from tests.session_support import ALICE, BOB, ORIGIN, service
 from tests.web_support import web_of
 from verifier.note import Cosigner, Note
+from verifier.transcript import parse_transcript
 
 NONE = "\N{EN DASH}"
 
@@ -90,16 +92,52 @@ async def test_the_log_has_an_end_on_both_sides(world, before):
     await get_page(client, f"/log?before={before}")
 
 
-async def test_an_entry_has_its_place_on_the_page_that_a_session_leads_to(world):
+async def test_each_entry_has_a_page_with_its_exact_text_and_hash(world):
     running, client = world
-    session = await page_worlds.revealed(running)
+    session = await page_worlds.hostile(running)
     page = await get_page(client, f"/s/{session.hex()}")
     leading = {one.attributes["href"] for one in page.classed("entry")}
-    assert leading
-    for path in leading:
-        address, _, place = path.partition("#")
-        await_page = await get_page(client, address)
-        assert await_page.by_id(place).tag == "tr"
+    assert len(leading) == 9
+    for path in leading | {"/log?entry=0", "/log?entry=1"}:
+        page = await get_page(client, path)
+        index = int(path.partition("=")[2])
+        data = await running.log.entry(index)
+        assert page.classed("raw")[0].text == data.decode()
+        leaf = hashlib.sha256(b"\0" + data).hexdigest()
+        assert page.classed("facts")[0].one("code").text == leaf
+        command = [one.text for one in page.all("pre")][1:]
+        assert command == [f"printf %s 00{data.hex()} | xxd -r -p | sha256sum"]
+        assert f"Entry {index} of the log" in page.one("h1").text
+        around = [one for one in page.all() if any(isinstance(text, str) and "hacked" in text for text in one.children)]
+        assert {one.tag for one in around} <= {"code"}
+    page = await get_page(client, f"/log?entry={(await running.sessions.state(session)).index}")
+    assert page.classed("facts")[0].one("code").text == session.hex()
+
+
+async def test_a_long_entry_is_shown_without_a_command(world):
+    running, client = world
+    session = await page_worlds.anchored(running, recipes={"order": {"kind": "shuffle", "size": 10_000}})
+    await running.draw(session, "order")
+    page = await get_page(client, f"/log?entry={running.log.latest().size - 1}")
+    assert len(page.one("pre").text) > 40_000
+    assert not list(page.all("details"))
+
+
+async def test_the_receipt_of_an_entry_can_be_kept(world):
+    running, client = world
+    session = await page_worlds.revealed(running)
+    index = (await running.sessions.state(session)).close_index
+    page = await get_page(client, f"/log?entry={index}")
+    async with client.get(links(page)["download the receipt"]) as answer:
+        receipt = parse_transcript(await answer.read())
+    assert [event.index for event in receipt.events] == [index]
+
+
+async def test_there_is_no_entry_beyond_the_end(world):
+    running, client = world
+    await get_page(client, f"/log?entry={running.log.latest().size - 1}")
+    await get_page(client, f"/log?entry={running.log.latest().size}", 404)
+    await get_page(client, "/log?entry=x", 400)
 
 
 async def test_every_type_of_entry_has_its_name():

@@ -1,5 +1,6 @@
 """The page of a session, in every state that one can be in."""
 
+import asyncio
 import hashlib
 import hmac
 import re
@@ -8,7 +9,9 @@ import pytest
 
 from beacon.sessions.story import PAGE_ENTRIES, story
 from beacon.web.pages.chain_view import chain_view
+from beacon.web.pages.keeping import Made
 from beacon.web.pages.outcomes import card, is_costly, outcome_of
+from beacon.web.pages.session_view import session_view
 from beacon.web.services import SERVICES
 from tests import page_worlds
 from tests.page_worlds import HOSTILE, LATE, ORDINARY, RIGHT_TO_LEFT, reach
@@ -329,3 +332,54 @@ async def test_a_session_that_changed_has_another_tag(world):
     await running.contribute(session, "black")
     async with client.get(f"/s/{session.hex()}", headers={**BROWSER, "If-None-Match": tag}) as answer:
         assert answer.status == 200
+
+
+# --- many readers ----------------------------------------------------------------------------------------------------
+
+
+async def test_who_ask_at_once_get_a_page_that_is_made_once(world, monkeypatch):
+    running, client = world
+    session = await page_worlds.contributed(running)
+    made = []
+    monkeypatch.setattr(
+        "beacon.web.pages.session_routes.session_view", lambda *given: made.append(given) or session_view(*given)
+    )
+    path = f"/s/{session.hex()}"
+    first = await asyncio.gather(*(get_page(client, path) for _ in range(10)))
+    assert len(made) == 1
+    assert {one.by_id("state").text for one in first} == {"Open for contributions"}
+    await running.contribute(session, "black")
+    assert (await get_page(client, path)).by_id("state").text == "Waiting"
+    await get_page(client, f"{path}?before=5")
+    assert len(made) == 3
+
+
+async def test_a_page_that_failed_is_made_again():
+    made, fails = Made(limit=2), [True]
+
+    async def make():
+        await asyncio.sleep(0)
+        if fails:
+            raise ValueError(fails.pop())
+        return b"page"
+
+    with pytest.raises(ValueError, match="True"):
+        await made.get("a", make)
+    assert await made.get("a", make) == b"page"
+    for key in "bcd":
+        await made.get(key, make)
+    assert list(made._tasks) == ["c", "d"]
+
+
+async def test_a_reader_who_leaves_does_not_take_the_page_from_the_others():
+    made, go = Made(), asyncio.Event()
+
+    async def make():
+        await go.wait()
+        return b"page"
+
+    first, second = (asyncio.create_task(made.get("a", make)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    go.set()
+    assert await second == b"page"

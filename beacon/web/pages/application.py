@@ -11,6 +11,7 @@ from beacon.web.pages import (
     counting,
     home_routes,
     host_page_routes,
+    keeping,
     log_page_routes,
     round_page_routes,
     session_routes,
@@ -32,6 +33,7 @@ MODULES: Final = (
 
 def add_pages(app: web.Application) -> None:
     """Add the routes of every page, and of the files that they use."""
+    app[keeping.MADE] = keeping.Made()
     app[counting.COUNTING] = counting.Counting()
     app.on_shutdown.append(counting.release)
     for module in MODULES:

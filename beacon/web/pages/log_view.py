@@ -15,6 +15,8 @@ from verifier.merkle import leaf_hash
 from verifier.note import Note
 
 PAGE: Final = 50
+MAX_COMMAND: Final = 2_048
+"""Bytes of an entry that a command line is shown for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,19 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry by itself: its line, its exact text, and its leaf hash in hex. command: hashes it in a shell, or empty.
+
+    What is hashed is a zero byte and the text (RFC 6962).
+    """
+
+    line: Line
+    text: str
+    leaf: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """A line of a checkpoint: the key's name, and whether it is the log's own."""
 
@@ -47,17 +62,24 @@ def lines(db: Database, before: int) -> list[Line]:
     return found[::-1]
 
 
+def entry(db: Database, index: int) -> Entry:
+    """One entry. Blocking; raises IndexError, LogDamaged."""
+    data = reads.entry(db, index)
+    command = f"printf %s 00{data.hex()} | xxd -r -p | sha256sum" if len(data) <= MAX_COMMAND else ""
+    return Entry(_line(index, data), data.decode(), leaf_hash(data).hex(), command)
+
+
 def _line(index: int, data: bytes) -> Line:
-    entry = parse_entry(data)
-    match entry:
+    found = parse_entry(data)
+    match found:
         case entries.Log() | entries.Chain():
-            return Line(index, entry.type, entry.time)
+            return Line(index, found.type, found.time)
         case entries.Seal():
-            return Line(index, entry.type, entry.time, leaf_hash(data).hex(), entry.host)
+            return Line(index, found.type, found.time, leaf_hash(data).hex(), found.host)
         case entries.Round():
-            return Line(index, entry.type, entry.time, round=entry.round)
+            return Line(index, found.type, found.time, round=found.round)
         case _:
-            return Line(index, entry.type, entry.time, entry.session.hex())
+            return Line(index, found.type, found.time, found.session.hex())
 
 
 def signatures(note: str, origin: str) -> list[Signature]:

@@ -38,14 +38,19 @@ NAVIGATION: Final = (
 async def page(
     request: web.Request, template: str, *, status: int = 200, caching: str = "no-cache", **values: object
 ) -> web.Response:
-    """The page of a template of `templates`; 304 for whoever has it. It is rendered on another thread.
+    """The page of a template of `templates`; 304 for whoever has it. values: as for `render`."""
+    return html_response(request, await render(request, template, **values), status=status, caching=caching)
+
+
+async def render(request: web.Request, template: str, **values: object) -> bytes:
+    """The HTML of a template, made on another thread.
 
     values: what the template uses beside `t`, `tn`, `static`, `origin`, `path`, and the filters. Raises
     jinja2.UndefinedError for what it uses and is not given.
     """
     known = {"origin": request.app[SERVICES].settings.origin, "path": request.path}
     text = await asyncio.to_thread(environment().get_template(template).render, known | values)
-    return html_response(request, text.encode(), status=status, caching=caching)
+    return text.encode()
 
 
 def html_response(
