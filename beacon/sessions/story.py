@@ -10,7 +10,7 @@ from sqlite_utils import Database
 from beacon.sessions.trail import Event, Trail
 
 PAGE_ENTRIES: Final = 120
-PAGE_BYTES: Final = 256 * 1024
+PAGE_BYTES: Final = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Story:
 
 
 def story(db: Database, session: bytes, before: int | None = None) -> Story:
-    """The newest entries of a session (32 bytes) below a log index, at most 120 of its own and about 256 KiB.
+    """The newest entries of a session (32 bytes) below a log index, at most 120 of its own and about 128 KiB.
 
     before: None for the newest of all. Blocking, for a reader's thread.
     """

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from beacon.sessions.state import SessionState
-from beacon.sessions.trail import Event
 from beacon.web.pages.outcomes import Outcome, is_costly, outcome_of
 from verifier import entries
 from verifier.draws import Deal
 from verifier.encoding import encode_json, lp, u32, u64
-from verifier.entries import parse_entry
 from verifier.errors import VerificationError
 from verifier.redo import Step, redo
 from verifier.seeds import binding, contribution_list, opens, session_digest, sha256
@@ -20,6 +18,9 @@ from verifier.seeds import binding, contribution_list, opens, session_digest, sh
 MAX_PREIMAGE: Final = 1_024
 """Bytes of what is hashed that are shown; of longer ones only the hash is."""
 MAX_STEPS: Final = 12
+
+Parsed: TypeAlias = tuple[int, entries.Entry]
+"""A log index and the entry there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,8 @@ class _Chosen:
     signature: bytes
 
 
-def by_hand(state: SessionState, events: Sequence[Event]) -> ByHand | None:
-    """The first draw among the events whose seed and round are known, made again; None where there is none."""
+def by_hand(state: SessionState, events: Sequence[Parsed]) -> ByHand | None:
+    """The first draw among the entries whose seed and round are known, made again; None where there is none."""
     for chosen in _candidates(state, events):
         recipe = state.seal.recipes[chosen.draw.recipe]
         if not is_costly(recipe, chosen.draw.n):
@@ -84,8 +85,7 @@ def by_hand(state: SessionState, events: Sequence[Event]) -> ByHand | None:
     return None
 
 
-def _candidates(state: SessionState, events: Sequence[Event]) -> list[_Chosen]:
-    parsed = [(event.index, parse_entry(event.entry)) for event in events if event.type in {"call", "draw", "round"}]
+def _candidates(state: SessionState, parsed: Sequence[Parsed]) -> list[_Chosen]:
     draws = [(index, entry) for index, entry in parsed if isinstance(entry, entries.Draw)]
     if not state.live:
         seed, number = None if state.end is None else state.end.seed, state.seal.round

@@ -19,7 +19,7 @@ from verifier.entries import parse_entry
 from verifier.seeds import sha256
 
 MAX_ROWS: Final = 200
-MAX_PICTURES: Final = 3_000
+MAX_PICTURES: Final = 1_500
 """Draws, and pictures of their numbers, on one page; the transcript has all."""
 
 Progress = Literal["done", "now", "ahead", "skipped"]
@@ -120,7 +120,7 @@ def session_view(state: SessionState, story: Story, chain: ChainView) -> Session
         earlier=story.earlier,
         later=story.later,
         claimed=seal.custody == "host" and not state.live and state.end is None and bool(state.drawn),
-        by_hand=by_hand(state, story.events),
+        by_hand=by_hand(state, [(event.index, entry) for event, entry in parsed]),
     )
 
 
