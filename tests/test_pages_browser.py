@@ -160,6 +160,7 @@ async def test_a_session_goes_on_before_the_readers_eyes(world):
         await running.contribute(session, "black")
         await state.filter(has_text="Waiting").wait_for()
         assert await page.evaluate("document.activeElement.className") == "entry"
+        assert "Nothing can be added any more." in await page.get_by_role("status").inner_text()
         await reach(running, (await running.sessions.view(session))["round"])
         await state.filter(has_text="Round is in").wait_for()
         await running.draw(session, "turn", purpose=HOSTILE)
@@ -207,9 +208,9 @@ async def test_time_is_counted_down_by_the_services_clock(world, wrong):
         await page.clock.install(time=(now + wrong) / 1_000)
         await page.clock.pause_at((now + wrong) / 1_000 + 1)
         await page.goto(f"{base}/s/{session.hex()}")
-        await page.locator(".countdown", has_text="01:1").first.wait_for()
+        await page.locator(".countdown", has_text="in 01:1").first.wait_for()
         await page.clock.run_for(30_000)
-        await page.locator(".countdown", has_text="00:4").first.wait_for()
+        await page.locator(".countdown", has_text="in 00:4").first.wait_for()
         await page.clock.run_for(60_000)
         await page.locator(".countdown", has_text="now").first.wait_for()
 

@@ -9,7 +9,7 @@ function countdown() {
     const left = Math.ceil((Number(one.dataset.until) - Date.now() - offset) / 1000);
     const hours = Math.floor(left / 3600);
     const clock = [Math.floor(left / 60) % 60, left % 60].map((part) => String(part).padStart(2, "0")).join(":");
-    one.textContent = left > 0 ? (hours ? `${hours}:` : "") + clock : one.dataset.over;
+    one.textContent = left > 0 ? `${one.dataset.in} ${hours ? `${hours}:` : ""}${clock}` : one.dataset.over;
     one.hidden = false;
   }
 }
@@ -30,6 +30,7 @@ async function renew() {
   if (!answer.ok) return false;
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("session");
   const old = document.getElementById("session");
+  const stood = document.getElementById("state").textContent;
   const open = [...old.querySelectorAll("details[open][id]")].map((one) => one.id);
   const focused = [...old.querySelectorAll("a, summary")].indexOf(document.activeElement);
   const path = focused < 0 ? null : document.activeElement.getAttribute("href");
@@ -38,6 +39,9 @@ async function renew() {
   if (focused >= 0) {
     const links = [...document.querySelectorAll("#session a, #session summary")];
     (links.find((one) => one.getAttribute("href") === path) ?? links[focused])?.focus({ preventScroll: true });
+  }
+  if (document.getElementById("state").textContent !== stood) {
+    document.getElementById("said").textContent = document.getElementById("standing").textContent;
   }
   begin();
   return true;
