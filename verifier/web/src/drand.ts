@@ -1,6 +1,7 @@
 /** Verifying drand rounds (PROTOCOL.md, 2.4 to 2.6). */
 import { equal, hex, sha256 } from "./bytes.ts";
 import type { Chain } from "./chains.ts";
+import { Memo } from "./memo.ts";
 import type { Scheme } from "./schemes.ts";
 
 /** A round as somebody states it. */
@@ -16,21 +17,12 @@ export type RoundVerdict = { readonly holds: true } | { readonly holds: false; r
 const HOLDS: RoundVerdict = { holds: true };
 
 /** A page checks a document again at every change of a value: the rounds are mostly those of before. */
-const KNOWN = new Map<string, RoundVerdict>();
-const MAX_KNOWN = 10_000;
+const KNOWN = new Memo<RoundVerdict>(10_000);
 
 export function verifyRound(chain: Chain, stated: StatedRound): RoundVerdict {
-  const parts = [hex(chain.hash), chain.rules.name, hex(chain.publicKey), stated.round, hex(stated.signature)];
-  const name = [...parts, stated.previous === null ? "-" : hex(stated.previous)].join(" ");
-  let verdict = KNOWN.get(name);
-  if (verdict === undefined) {
-    verdict = verifyAnew(chain, stated);
-    if (KNOWN.size >= MAX_KNOWN) {
-      KNOWN.clear();
-    }
-    KNOWN.set(name, verdict);
-  }
-  return verdict;
+  const { round, signature, previous } = stated;
+  const names = [chain.rules.name, hex(chain.publicKey), hex(chain.genesisSeed), round, hex(signature), previous && hex(previous)];
+  return KNOWN.get(names.join(" "), () => verifyAnew(chain, stated));
 }
 
 function verifyAnew(chain: Chain, stated: StatedRound): RoundVerdict {
