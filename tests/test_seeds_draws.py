@@ -332,5 +332,7 @@ def test_what_does_not_fit_a_recipe():
     assert not fits(draws.Dice(2, 6), [1])
     assert not fits(draws.Bytes(2), [1, 2])
     assert not fits(draws.Bytes(2), "000")
+    assert not fits(draws.Bytes(2), "00AB")
+    assert not fits(draws.Bytes(2), "00 0")
     assert not fits(draws.Shuffle(3), None)
     assert fits(draws.Bytes(2), "0000")

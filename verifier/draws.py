@@ -19,6 +19,7 @@ from verifier.seeds import Stream
 
 Outcome: TypeAlias = "list[int] | str"
 MAX_N: Final = 2**32 - 1
+_HEX_DIGITS: Final = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ def redraw(seed: bytes, binding: bytes, name: str, recipe: Recipe, n: int) -> tu
 def fits(recipe: Recipe, outcome: Json) -> bool:
     """Whether a value has the shape of an outcome (5.3): an array as long as the recipe says, for `bytes` hex."""
     if isinstance(recipe, Bytes):
-        return isinstance(outcome, str) and len(outcome) == 2 * recipe.count
+        return isinstance(outcome, str) and len(outcome) == 2 * recipe.count and set(outcome) <= _HEX_DIGITS
     length = recipe.size if isinstance(recipe, Shuffle) else recipe.count
     return isinstance(outcome, list) and len(outcome) == length
 

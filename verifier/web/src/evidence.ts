@@ -119,19 +119,20 @@ function hangsTogether(one: SignedCheckpoint, other: SignedCheckpoint, proof: re
   return isConsistent(small.size, large.size, small.root, large.root, proof);
 }
 
-/** Every line of a witness of the policy; one that does not verify fails `witnessed`. */
+/** The lines of the policy's witnesses; one that does not verify fails `witnessed`, and its witness does not count there. */
 export function sightings(checkpoints: readonly SignedCheckpoint[], policy: Policy, findings: Findings): readonly Sighting[] {
   const seen: Sighting[] = [];
   for (const checkpoint of checkpoints) {
     for (const [witness, key] of policy.witnesses) {
-      for (const line of checkpoint.note.signatures.filter((candidate) => isLineOf(candidate, key))) {
-        const verdict = verifyLine(key, checkpoint.note.text, line.signature);
-        if (verdict?.valid === true) {
-          const timestamp = verdict.timestamp ?? 0n;
-          seen.push({ size: checkpoint.size, witness, timestamp, keyType: key.type, checkpoint });
-        } else {
-          findings.add("witnessed", "7.1", `a line of the witness ${witness} does not verify`);
-        }
+      const lines = checkpoint.note.signatures.filter((line) => isLineOf(line, key));
+      const verdicts = lines.map((line) => verifyLine(key, checkpoint.note.text, line.signature));
+      if (verdicts.some((verdict) => verdict?.valid !== true)) {
+        findings.add("witnessed", "7.1", `a line of the witness ${witness} does not verify`);
+        continue;
+      }
+      for (const verdict of verdicts) {
+        const timestamp = verdict?.valid === true ? (verdict.timestamp ?? 0n) : 0n;
+        seen.push({ size: checkpoint.size, witness, timestamp, keyType: key.type, checkpoint });
       }
     }
   }
@@ -174,8 +175,7 @@ export function isQuorum(policy: Policy, witnesses: ReadonlySet<string>): boolea
 /** The witnesses on one checkpoint that covers `index`, if they make the quorum; else null. */
 export function quorumOver(seen: readonly Sighting[], policy: Policy, index: number): readonly string[] | null {
   for (const checkpoint of new Set(seen.map((sighting) => sighting.checkpoint))) {
-    const lines = seen.filter((sighting) => sighting.checkpoint === checkpoint && sighting.timestamp !== 0n);
-    const names = new Set(lines.map(({ witness }) => witness));
+    const names = new Set(seen.filter((sighting) => sighting.checkpoint === checkpoint).map(({ witness }) => witness));
     if (checkpoint.size > BigInt(index) && isQuorum(policy, names)) {
       return [...names];
     }
