@@ -12,9 +12,10 @@ from beacon.web.pages.texts import texts
 from beacon.web.services import SERVICES
 from tests import page_worlds
 from tests.page_worlds import HOSTILE, reach
-from tests.pages_support import get_page
+from tests.pages_support import BROWSER, get_page, parse
 from tests.session_support import ALICE, BOB, ORIGIN, service
 from tests.web_support import web_of
+from verifier import web as verifier_web
 from verifier.note import Cosigner, Note
 from verifier.transcript import parse_transcript
 
@@ -309,3 +310,31 @@ async def test_reach_of_rounds_does_not_depend_on_the_order(world):
     numbers = [(await running.sessions.view(one))["round"] for one in (first, second)]
     await reach(running, max(numbers))
     assert [row[0] for row in rows(await get_page(client, "/rounds"))] == [f"{n:,}" for n in sorted(numbers)[::-1]]
+
+
+# --- all of it -------------------------------------------------------------------------------------------------------
+
+
+async def test_every_link_of_every_page_leads_somewhere(world, monkeypatch):
+    running, client = world
+    monkeypatch.setattr(verifier_web, "page", lambda: verifier_web.SLOT)
+    sessions = [await make(running) for make in page_worlds.ORDINARY.values()]
+    waiting = ["/", *(f"/s/{session.hex()}" for session in sessions)]
+    seen = set(waiting)
+    while waiting:
+        path = waiting.pop()
+        async with client.get(path, headers=BROWSER) as answer:
+            assert answer.status == 200, path
+            text = await answer.text() if answer.content_type == "text/html" else ""
+        if not text or path == "/docs" or "verify" in path:
+            continue
+        page = parse(text)
+        for element in page.all():
+            found = element.attributes.get("href") or element.attributes.get("src") or ""
+            address, _, place = found.partition("#")
+            if place and address in {"", path}:
+                page.by_id(place)
+            if address and address not in seen:
+                seen.add(address)
+                waiting.append(address)
+    assert {"/log", "/rounds", "/verify", "/statistics", "/roll", "/thirty-six", "/docs", "/hosts/alice"} <= seen

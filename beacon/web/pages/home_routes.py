@@ -15,6 +15,7 @@ LINKS: Final = (
     ("/rounds", "links.rounds"),
     ("/statistics", "links.statistics"),
     ("/roll", "links.roll"),
+    ("/docs", "links.docs"),
 )
 
 routes: Final = web.RouteTableDef()
