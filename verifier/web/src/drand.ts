@@ -21,7 +21,8 @@ const KNOWN = new Memo<RoundVerdict>(10_000);
 
 export function verifyRound(chain: Chain, stated: StatedRound): RoundVerdict {
   const { round, signature, previous } = stated;
-  const names = [chain.rules.name, hex(chain.publicKey), hex(chain.genesisSeed), round, hex(signature), previous && hex(previous)];
+  const before = previous === null ? "-" : hex(previous);
+  const names = [chain.rules.name, hex(chain.publicKey), hex(chain.genesisSeed), round, hex(signature), before];
   return KNOWN.get(names.join(" "), () => verifyAnew(chain, stated));
 }
 

@@ -4,7 +4,10 @@ import { basename } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { check, checkReceipt, type CheckOptions, type Unusable, type Verdict } from "./api.ts";
+import { verifyRound } from "./drand.ts";
 import { verifySignature } from "./ed25519.ts";
+import { accepted } from "./errors.ts";
+import { readTrust } from "./trust.ts";
 import { runVectors } from "./vectors.ts";
 
 const USAGE = `node verifier.mjs check FILE|- [--log-key VKEY] [--chain FILE|NAME]… [--policy PATH] [--sandbox]
@@ -20,7 +23,9 @@ Exit codes: 0 it holds, 1 it does not, 2 not decided, 3 unusable input or comman
 type Asked =
   | { readonly document: string; readonly options: CheckOptions }
   | { readonly receipt: string; readonly transcript: string; readonly options: CheckOptions }
-  | { readonly key: string; readonly message: string; readonly signature: string };
+  | { readonly key: string; readonly message: string; readonly signature: string }
+  | { readonly chain: string; readonly round: number; readonly signature: string; readonly previous: string | null }
+  | { readonly trust: CheckOptions };
 
 /** Many questions to one process: one JSON object a line in, one a line out. */
 async function bulk(): Promise<number> {
@@ -37,6 +42,14 @@ async function answer(asked: Asked): Promise<unknown> {
   }
   if ("receipt" in asked) {
     return checkReceipt(bytes(asked.receipt), bytes(asked.transcript), asked.options);
+  }
+  if ("trust" in asked) {
+    return accepted(() => readTrust(asked.trust)) !== null;
+  }
+  if ("chain" in asked) {
+    const [chain] = readTrust({ chains: [asked.chain] }).chains.values();
+    const previous = asked.previous === null ? null : bytes(asked.previous);
+    return chain && verifyRound(chain, { round: asked.round, signature: bytes(asked.signature), previous });
   }
   return verifySignature(bytes(asked.key), bytes(asked.message), bytes(asked.signature));
 }
