@@ -455,3 +455,55 @@ def test_the_page_runs_nothing_and_escapes_everything() -> None:
     ids = re.findall(r' id="([^"]+)"', page)
     assert len(set(ids)) == len(ids)
     assert figures.CAVEAT in page
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def test_tables_hold_the_same_numbers_as_the_drawings() -> None:
+    rolls = [[first, second] for first in range(1, 7) for second in range(1, 7) for _ in range(6 * first + second)]
+    found = figures_of(rolls)
+    assert [row[1:] for row in found["pairs-2d6"].rows] == [
+        tuple(str(6 * first + second) for second in range(1, 7)) for first in range(1, 7)
+    ]
+    assert [row[0] for row in found["pairs-2d6"].rows] == [row[0] for row in found["faces-2d6"].rows] == list("123456")
+    assert [row[:2] for row in found["doubles-2d6"].rows] == [(f"{face}-{face}", str(7 * face)) for face in range(1, 7)]
+    faces = [sum(6 * first + second for second in range(1, 7)) for first in range(1, 7)]
+    across = [sum(6 * first + second for first in range(1, 7)) for second in range(1, 7)]
+    assert [row[1] for row in found["faces-2d6"].rows] == [
+        str(down + over) for down, over in zip(faces, across, strict=True)
+    ]
+    deviations = [float(row[3]) for row in found["faces-2d6"].rows]
+    assert deviations == sorted(deviations)
+    assert sum(deviations) == pytest.approx(0, abs=0.04)
+
+
+def test_the_tables_of_a_game() -> None:
+    streaks, ahead = figures.of_game(odds.expect(25, 20))
+    assert streaks.rows == (
+        ("at least one double", "98.95 %", "more than 99.99 %"), ("2 in a row", "44.78 %", "more than 99.99 %"),
+        ("3 in a row", "8.67 %", "83.68 %"), ("4 in a row", "1.42 %", "24.89 %"), ("5 in a row", "0.23 %", "4.44 %"),
+        ("6 in a row", "0.04 %", "0.72 %"),
+    )  # fmt: skip
+    assert ahead.rows == (
+        ("1 or more", "42.40 %"), ("2 or more", "28.28 %"), ("3 or more", "16.94 %"), ("4 or more", "9.05 %"),
+        ("5 or more", "4.29 %"),
+    )  # fmt: skip
+    assert list(figures.table_lines(ahead))[:2] == ["doubles more than you     odds", "1 or more              42.40 %"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Kind(1, 6), "One die"), (Kind(2, 6), "Two dice"), (Kind(3, 6), "3 dice"), (Kind(2, 20), "Two dice of 20 sides"),
+        (Kind(2, 6, different=True), "Two dice, rolled again until they differ"),
+    ],
+)  # fmt: skip
+def test_kinds_in_words(kind: Kind, words: str) -> None:
+    assert figures.in_words(kind) == words
+
+
+def test_pairs_of_up_to_twenty_sides_and_faces_of_up_to_a_hundred() -> None:
+    assert [len(DiceCounts(Kind(2, sides)).pairs) for sides in (2, 20, 21)] == [4, 400, 0]
+    assert [len(DiceCounts(Kind(1, sides)).faces) for sides in (2, 100, 101)] == [2, 100, 0]
+    assert DiceCounts(Kind(3, 6)).pairs == []

@@ -132,6 +132,14 @@ def test_the_tail_of_a_large_count_agrees_with_whole_numbers(k: int) -> None:
         assert binomial.at_most(n, k, 1 / 36) == pytest.approx(float(total / 2**bits), rel=1e-11)
 
 
+@given(st.integers(0, 200), st.sampled_from([SIXTH, Fraction(1, 36), Fraction(1, 2)]), st.sampled_from([0.01, 0.2]))
+def test_the_band_leaves_out_just_as_much_as_it_may(n: int, p: Fraction, outside: float) -> None:
+    band = binomial.band(n, float(p), outside)
+    below, above = 1 - exact_at_least(n, band.start, p), exact_at_least(n, band.stop, p)
+    assert below <= outside / 2 < 1 - exact_at_least(n, band.start + 1, p)
+    assert above <= outside / 2 < exact_at_least(n, band.stop - 1, p)
+
+
 def test_a_tail_needs_trials_and_a_probability() -> None:
     for n, p in ((-1, 0.5), (5, 0.0), (5, 1.0), (5, math.nan)):
         with pytest.raises(ValueError, match="between 0 and 1"):
