@@ -34,7 +34,7 @@ async def chromium() -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def tab(browser: Any, base: str = "", **options: Any) -> AsyncIterator[Any]:
+async def tab(browser: Any, base: str | tuple[str, ...] = "", **options: Any) -> AsyncIterator[Any]:
     """A page of its own, phone-wide unless `viewport` is given. Whatever it loads from elsewhere than `base`, and every
     error of its script or of its policy, fails the test. options: of Playwright's new_context.
     """

@@ -34,22 +34,25 @@ export interface Chain extends ChainInfo {
   readonly lastRound: number | null;
 }
 
-export function parseChainInfo(value: Json | undefined, code: "entry" | "document" | "chain-info"): ChainInfo {
+export function parseChainInfo(value: Json | undefined, code: "entry" | "chain-info"): ChainInfo {
   const fields = new Fields(value, "chain info", code);
   const info = readInfo(fields);
   fields.done();
+  const due = SCHEMES.get(info.scheme)?.keyBytes;
+  if (due !== undefined && info.publicKey.length !== due) {
+    throw new FormatError("entry", `public_key: ${due} bytes are due`);
+  }
   return info;
 }
 
 function readInfo(fields: Fields): ChainInfo {
-  const scheme = fields.text("scheme");
   return {
     hash: fields.hex("hash", 32),
-    publicKey: fields.hex("public_key", SCHEMES.get(scheme)?.keyBytes),
+    publicKey: fields.hex("public_key"),
     period: fields.integer("period", { min: 1, max: 2 ** 32 - 1 }),
     genesisTime: fields.integer("genesis_time"),
     genesisSeed: fields.hex("genesis_seed", 32),
-    scheme,
+    scheme: fields.text("scheme"),
     beaconId: fields.text("beacon_id", { min: 1 }),
   };
 }

@@ -50,7 +50,7 @@ export function readDocument(value: JsonObject): Document {
   const document = {
     origin: fields.text("origin"),
     logKey: parseVerifierKey(fields.text("log_key")),
-    chain: parseChainInfo(fields.object("chain"), "document"),
+    chain: parseChainInfo(fields.object("chain"), "entry"),
     events: fields.list("events", { min: 1 }).map(readEvent),
     checkpoint: readCheckpoint(fields),
     evidence: fields.list("evidence").map(readEvidence),
@@ -146,7 +146,7 @@ function checkProfile(events: readonly Logged[], { entry: seal, leaf }: Logged<S
     if ((entry.type === "call" || entry.type === "draw") && entry.session === session) {
       const live = entry.type === "call" || entry.live !== null;
       if (live !== (seal.profile === "live")) {
-        throw new FormatError("document", `a ${entry.type} of the other profile`);
+        throw new FormatError("entry", `a ${entry.type} of the other profile`);
       }
     }
   }

@@ -79,17 +79,16 @@ export function some<T>(
 ): () => boolean {
   let shown = 0;
   const more = button("", () => next(true), { class: "quiet" });
+  const row = wrapped(parent, more);
   const next = (asked: boolean): void => {
     const rows = items.slice(shown, shown + size).map((item, place) => make(item, shown + place));
     shown += rows.length;
     const first = rows.find((row) => row instanceof HTMLElement);
-    if (more.parentNode !== null) {
-      more.remove();
-    }
+    row.remove();
     add(parent, ...rows);
     if (shown < items.length) {
       more.textContent = TEXT.more(Math.min(size, items.length - shown), items.length - shown);
-      add(parent, parent.tagName === "TBODY" ? el("tr", {}, el("td", { colspan: 9 }, more)) : more);
+      add(parent, row);
     }
     if (asked && first instanceof HTMLElement) {
       first.tabIndex = -1;
@@ -104,6 +103,19 @@ export function some<T>(
     }
     return left;
   };
+}
+
+/** What may stand where the items stand. */
+function wrapped(parent: HTMLElement, child: HTMLElement): HTMLElement {
+  switch (parent.tagName) {
+    case "TBODY":
+      return el("tr", {}, el("td", { colspan: 3 }, child));
+    case "UL":
+    case "OL":
+      return el("li", {}, child);
+    default:
+      return child;
+  }
 }
 
 /** Controls, marks of direction, what has no width, lone surrogates: what no reader sees, and what turns a line around. */

@@ -48,6 +48,7 @@ export function consequence(answer: Verdict | Unusable, before: readonly Claim[]
 
 export function unusable(answer: Unusable, changed: boolean): HTMLElement {
   const box = banner(TEXT.unusable, "unusable", changed);
+  box.dataset["code"] = answer.code;
   add(box, el("p", {}, foreign(answer.message)), el("p", { class: "hint" }, TEXT.unusableWhy(answer.code)));
   return box;
 }
@@ -123,7 +124,7 @@ function findings(claim: Claim, context: Context): Child {
     ({ rule, text, index }) =>
       el(
         "li",
-        {},
+        { "data-rule": rule, "data-index": String(index) },
         el("span", { class: "rule" }, TEXT.rule(rule)),
         index !== null && button(TEXT.entry(index), () => context.openEntry(index), { class: "quiet" }),
         " ",
