@@ -528,6 +528,26 @@ async def test_what_is_trusted_decides(chrome, file) -> None:
         assert (await shown(page))["claims"]["round"] == "UNKNOWN"
 
 
+async def test_a_test_session_on_a_network_of_its_own(chrome, file) -> None:
+    async with opened(chrome, file) as page:
+        await trust(page, key=KEY, chains=("fastnet",))
+        await paste(page, text(builder.match(sandbox=True).reveal(90)))
+        answer = await shown(page)
+        assert (answer["exit"], answer["claims"]["round"]) == (2, "UNKNOWN")
+        before = await answers(page)
+        await page.click("#trust-chain")
+        await answered(page, before)
+        answer = await shown(page)
+        assert (answer["exit"], answer["claims"]["round"]) == (0, "PROVEN")
+        assert answer["headline"].startswith("A test, not a game")
+        # a game has no such button: its network is one of drand's, or there is no proof
+        await page.click("#start-over")
+        await page.evaluate("() => { document.getElementById('own-chain').value = ''; }")
+        await paste(page, text(match()))
+        assert (await shown(page))["claims"]["round"] == "UNKNOWN"
+        assert await page.locator("#trust-chain").count() == 0
+
+
 async def test_a_sealed_file_is_compared(chrome, file, tmp_path) -> None:
     rules = b"the rules"
     attached = [{"name": "rules <i>", "sha256": hashlib.sha256(rules).hexdigest()}]

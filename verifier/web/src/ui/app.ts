@@ -5,7 +5,7 @@ import { add, button, el, folded, foreign, die } from "./dom.ts";
 import { Editor } from "./editor.ts";
 import { Cancelled, Engine } from "./engine.ts";
 import { type Given, Input } from "./input.ts";
-import { lookInto, member, parse, stringOf, type Tree } from "./json.ts";
+import { lookInto, member, parse, spell, stringOf, type Tree } from "./json.ts";
 import { Options } from "./options.ts";
 import { Systems } from "./replay.ts";
 import { steps } from "./steps.ts";
@@ -26,10 +26,12 @@ class App {
   private editor: Editor | null = null;
   private dice: ReadonlySet<string> = new Set();
   private claimedKey: string | null = null;
+  private claimedChain: string | null = null;
   private round = 0;
   private answers = 0;
 
   private readonly given = el("p", { class: "given" });
+  private readonly aloud = el("p", { class: "hidden", role: "status" });
   private readonly progress = el("div", { class: "progress", hidden: true, role: "status" });
   private readonly result = el("section", { id: "result", "aria-label": TEXT.verdict });
   private readonly redo = el("section", { class: "card" });
@@ -57,6 +59,7 @@ class App {
         this.input.element,
         this.given,
         this.progress,
+        this.aloud,
         this.result,
         this.redo,
         this.change,
@@ -134,6 +137,7 @@ class App {
     const subject = this.transcript ?? this.receipt;
     this.dice = new Set();
     this.claimedKey = null;
+    this.claimedChain = null;
     this.given.replaceChildren();
     for (const one of [this.transcript, this.receipt]) {
       if (one !== null) {
@@ -149,6 +153,8 @@ class App {
       return;
     }
     this.claimedKey = stringOf(member(tree, "log_key")) ?? null;
+    const chain = member(tree, "chain");
+    this.claimedChain = chain === undefined ? null : spell(chain);
     const events = member(tree, "events");
     const entries = events?.kind === "array" ? events.items.slice(0, 50).map((event) => member(event, "entry")) : [];
     const inner = entries.map((entry) => (entry?.kind === "string" ? lookInto(entry) : null));
@@ -222,6 +228,7 @@ class App {
     const openEntry = (index: number): void => this.openEntry(index);
     const sentence = "code" in answer ? TEXT.unusable : answer.headline;
     document.title = TEXT.titleOf(sentence);
+    this.aloud.textContent = sentence;
     this.answers += 1;
     this.result.dataset["exit"] = String(answer.exit);
     this.result.dataset["answer"] = String(this.answers);
@@ -235,6 +242,7 @@ class App {
         headline(answer, changed),
         ...(receipt === null ? [] : ["code" in receipt ? unusable(receipt, false) : receiptAnswer(receipt)]),
         ...(answer.trusted.log_key === null && this.claimedKey !== null ? [this.askForKey(this.claimedKey)] : []),
+        ...(needsChain(answer) && this.claimedChain !== null ? [this.askForChain(this.claimedChain)] : []),
         ...(this.transcript === null ? [el("p", { class: "card" }, TEXT.receiptAlone)] : []),
         verdict(answer, { before: changed ? this.before : null, dice: (recipe) => this.dice.has(recipe), openEntry }),
       );
@@ -247,11 +255,21 @@ class App {
   private askForKey(claimed: string): HTMLElement {
     return el(
       "section",
-      { class: "card key" },
+      { class: "card ask" },
       el("h3", {}, TEXT.keyNeeded),
       el("p", {}, TEXT.keyNeededLead),
       el("p", {}, foreign(claimed, { class: "code" })),
       button(TEXT.keyTrust, () => this.options.trustKey(claimed), { id: "trust-key", class: "primary" }),
+    );
+  }
+
+  private askForChain(claimed: string): HTMLElement {
+    return el(
+      "section",
+      { class: "card ask" },
+      el("h3", {}, TEXT.chainNeeded),
+      el("p", {}, TEXT.chainNeededLead),
+      button(TEXT.chainTrust, () => this.options.trustChain(claimed), { id: "trust-chain", class: "primary" }),
     );
   }
 
@@ -304,4 +322,9 @@ class App {
       this.editor?.open(index);
     }
   }
+}
+
+/** Whether a test session rests on a network that was not trusted. */
+function needsChain(answer: Verdict): boolean {
+  return answer.session?.sandbox === true && answer.claims.some(({ claim, state }) => claim === "round" && state === "UNKNOWN");
 }

@@ -81,6 +81,13 @@ export class Options {
     this.changed();
   }
 
+  /** Take the network of a test session for this test. */
+  trustChain(info: string): void {
+    this.own.value = info;
+    this.sandbox.checked = true;
+    this.changed();
+  }
+
   value(): CheckOptions {
     const boxes = [...this.chains.querySelectorAll<HTMLInputElement>("input:checked")];
     const own = this.own.value.trim();

@@ -135,7 +135,7 @@ function line({ what, expected, found, ok }: Row): HTMLElement {
     "tr",
     { class: ok ? "agrees" : "differs" },
     el("th", { scope: "row" }, el("span", { class: `sign ok-${ok}`, role: "img", "aria-label": ok ? TEXT.agrees : TEXT.differs }, ok ? "✓" : "✕"), foreign(what)),
-    el("td", {}, cell(expected)),
-    el("td", {}, ok ? TEXT.same : cell(found)),
+    el("td", { "data-title": TEXT.rowTitles[1] }, cell(expected)),
+    el("td", { "data-title": TEXT.rowTitles[2] }, ok ? TEXT.same : cell(found)),
   );
 }

@@ -42,6 +42,10 @@ export const TEXT = {
   keyNeededLead:
     "Without the log's key nothing is decided. The document names the key below, but a forger would name one too. Compare it with the key that you have from elsewhere: the host's rules, another player, an earlier session.",
   keyTrust: "I compared it: use this key",
+  chainNeeded: "Which network?",
+  chainNeededLead:
+    "This is a test session, and the verifier does not know the network that it rests on. Whoever runs a test network knows its rounds in advance. To see the rest of the check, take the network that the document names, for this test.",
+  chainTrust: "It is only a test: use this network",
   policy: "Witnesses",
   policyHint: "A C2SP tlog-policy: who countersigns the log, and how many of them must.",
   chains: "drand networks",
