@@ -145,13 +145,13 @@ class _Check:
         self._verify_all(stated, log)
         if self.unchecked:
             return State.UNKNOWN, f"{self.unchecked} rounds were not checked, since the log does not vouch for them"
-        checked = sum(chain.hash == self.seal.chain for _, chain, _ in stated[1:])
-        missing = [number for number in self._needed_rounds() if self.session.round_of(number) is None]
+        needed = self._needed_rounds()
+        missing = [number for number in needed if self.session.round_of(number) is None]
         if missing:
             return State.UNKNOWN, f"round {missing[0]} is not in the document"
-        if not checked:
+        if not needed:
             return State.UNKNOWN, "no round is due yet"
-        text = f"{checked} round{'s' * (checked > 1)} of {self.chain.beacon_id} under the pinned key"
+        text = f"{len(needed)} round{'s' * (len(needed) > 1)} of {self.chain.beacon_id} under the pinned key"
         return State.PROVEN, text
 
     def _stated_rounds(self, chain: ChainInfo) -> list[tuple[Round, ChainInfo, int]]:
@@ -249,7 +249,8 @@ class _Check:
     def _complete(self) -> tuple[State, str]:
         if self.session.end is None:
             return State.UNKNOWN, "the session is still open"
-        if any(self.session.round_of(number) is None for number in self._needed_rounds()) and self.session.draws:
+        drawn = bool(self.session.draws) or self.session.reveal is not None
+        if drawn and any(self.session.round_of(number) is None for number in self._needed_rounds()):
             return State.UNKNOWN, "a round that the draws rest on is not in the document"
         return State.PROVEN, "numbers without gaps, counts and digest agree, nothing after the end"
 

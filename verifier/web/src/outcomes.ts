@@ -171,26 +171,28 @@ export interface WouldBe {
   readonly outcome: Outcome;
 }
 
-/** Void for `no-round`: what the round would have given (6.12). */
-export function wouldHaveBeen(given: Case, draws: Draws): readonly WouldBe[] {
+/** Void for `no-round`: what the round would have given, as far as seed and rounds are shown (6.12). */
+export function wouldHaveBeen(given: Case): readonly WouldBe[] {
   const { end, seal, calls } = given.session;
   if (end?.entry.type !== "void" || end.entry.reason !== "no-round" || end.entry.seed === null) {
     return [];
   }
   const { seed } = end.entry;
+  const draws = new Draws(given);
   if (seal.entry.profile === "match") {
     return matchWouldBe(draws, seal.entry, seed);
   }
+  const open = new Set(openCalls(given).map(({ entry }) => entry.draw));
   const rows: WouldBe[] = [];
-  for (const { entry: call } of openCalls(given)) {
+  for (const [i, { entry: call }] of calls.entries()) {
     const binding = draws.bindingOfCall(call);
     const recipe = seal.entry.recipes.get(call.recipe);
-    if (binding === null || recipe === undefined || call.draw > calls.length) {
+    if (binding === null || recipe === undefined) {
       draws.lose(call.recipe);
       continue;
     }
-    const rest = { seed: hashDown(seed, calls.length - call.draw), binding };
-    rows.push(...row(draws, rest, recipe, call));
+    const found = row(draws, { seed: hashDown(seed, calls.length - 1 - i), binding }, recipe, call);
+    rows.push(...(open.has(call.draw) ? found : []));
   }
   return rows;
 }

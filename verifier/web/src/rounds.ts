@@ -51,11 +51,11 @@ export function statedRounds(given: Case): readonly Stated[] {
   return stated;
 }
 
-/** Verify them. `logFailed`: nobody vouches for them, so that many of them may be made up to cost time. */
-export async function checkRounds(given: Case, logFailed: boolean, pace: (done: number) => Promise<void>): Promise<Rounds> {
+/** Verify them. `untied`: nothing vouches for them, so that many of them may be made up to cost time. */
+export async function checkRounds(given: Case, untied: boolean, pace: (done: number) => Promise<void>): Promise<Rounds> {
   const stated = statedRounds(given);
   const missing = neededRounds(given).filter((round) => roundEntry(given, round) === null);
-  if (logFailed && stated.length > MAX_FALSE_ROUNDS) {
+  if (untied && stated.length > MAX_FALSE_ROUNDS) {
     return { checked: 0, missing, skipped: stated.length };
   }
   let wrong = 0;

@@ -70,21 +70,24 @@ export function checkClose(given: Case): void {
     return;
   }
   const { entry, index } = close;
-  findings.require(seal.closeAt !== null, "contributions", "6.4", "a close, though no contributions are taken", index);
   const count = session.contributions.length;
   findings.require(entry.contributions === count, "complete", "3.6", `the close counts ${entry.contributions}, not ${count}`, index);
   const digest = sessionDigest(session.seal.leaf, session.contributions.map((logged) => logged.entry));
   findings.require(equal(digest, entry.digest), "complete", "4.1", "the close's digest is of other contributions", index);
-  checkCloseTime(given, close, seal);
+  if (seal.closeAt === null) {
+    findings.add("contributions", "6.4", "a close, though no contributions are taken", index);
+  } else {
+    checkCloseTime(given, close, seal, seal.closeAt);
+  }
 }
 
-function checkCloseTime(given: Case, { entry, index }: Logged<Close>, seal: Seal): void {
+function checkCloseTime(given: Case, { entry, index }: Logged<Close>, seal: Seal, closeAt: number): void {
   const { session, findings } = given;
   const timed = (condition: boolean, text: string): void =>
     findings.require(condition, "unpredictable", "6.5", text, index);
   const contributed = new Set(session.contributions.map((logged) => logged.entry.participant));
   const everybody = !seal.open && seal.participants.every(({ id }) => contributed.has(id));
-  timed(seal.closeAt === null || entry.time > seal.closeAt || everybody, "closed early, though somebody was missing");
+  timed(entry.time > closeAt || everybody, "closed early, though somebody was missing");
   timed(entry.contributions >= seal.minContributions, "closed below the minimum");
   if (seal.profile === "match") {
     const due = dueAt(given, seal.round);

@@ -10,7 +10,6 @@ import { drawCounts, revealOf, voidOf } from "./session.ts";
 export function checkCalls(given: Case): void {
   const { session, findings } = given;
   const { entry: seal } = session.seal;
-  const numbers = new Numbers(given);
   for (const [i, { entry: call, index }] of session.calls.entries()) {
     if (call.draw !== i + 1) {
       const text = `call ${call.draw} stands where call ${i + 1} should`;
@@ -18,7 +17,6 @@ export function checkCalls(given: Case): void {
       findings.add("complete", "6.6", text, index);
     }
     findings.require(call.draw <= seal.links, "unpredictable", "6.6", `call ${call.draw} is beyond the last link`, index);
-    numbers.next(call.recipe, call.n, 1, index);
     if (seal.profile === "live") {
       checkCallRound(given, call, index, seal.lead);
     }
@@ -41,6 +39,7 @@ function checkCallRound(given: Case, call: Call, index: number, lead: number): v
 export function checkDraws(given: Case): void {
   const { session } = given;
   const { entry: seal } = session.seal;
+  checkNumbers(given);
   if (seal.profile === "match") {
     checkMatchDraws(given, seal);
   } else {
@@ -48,12 +47,22 @@ export function checkDraws(given: Case): void {
   }
 }
 
+/** n = 1, 2, 3 … for each recipe, by the calls where there are any: their draws repeat them (6.7). */
+function checkNumbers({ session, findings }: Case): void {
+  const numbers = new Map<string, number>();
+  const drawn = session.draws.map(({ entry, index }) => ({ ...entry, index, count: entry.outcomes.length }));
+  const called = session.calls.map(({ entry, index }) => ({ ...entry, index, count: 1 }));
+  for (const { recipe, n, count, index } of called.length > 0 ? called : drawn) {
+    const last = numbers.get(recipe) ?? 0;
+    findings.require(n === last + 1, "complete", "6.7", `number ${n} of ${recipe} follows number ${last}`, index);
+    numbers.set(recipe, n + count - 1);
+  }
+}
+
 function checkMatchDraws(given: Case, seal: Extract<Seal, { profile: "match" }>): void {
   const { session, findings } = given;
-  const numbers = new Numbers(given);
   const round = roundEntry(given, seal.round);
   for (const { entry: draw, index } of session.draws) {
-    numbers.next(draw.recipe, draw.n, draw.outcomes.length, index);
     const after = round === null || index > round.index;
     findings.require(after, "complete", "6.7", `drawn before round ${seal.round} was in the log`, index);
     if (seal.plan === null) {
@@ -138,20 +147,6 @@ function checkReveal(given: Case, reveal: Logged<Reveal>, seal: Seal): void {
     findings.add("complete", "6.7", `call ${call.entry.draw} was never drawn`, call.index);
   }
   require(entry.by === "service", "6.7", `a live session is revealed by the service, not by '${entry.by}'`);
-}
-
-/** n = 1, 2, 3 … for each recipe (6.7). */
-class Numbers {
-  readonly #last = new Map<string, number>();
-
-  constructor(private readonly given: Case) {}
-
-  next(recipe: string, n: number, count: number, index: number): void {
-    const last = this.#last.get(recipe) ?? 0;
-    const text = `number ${n} of ${recipe} follows number ${last}`;
-    this.given.findings.require(n === last + 1, "complete", "6.7", text, index);
-    this.#last.set(recipe, n + count - 1);
-  }
 }
 
 /** What was late, which fails nothing (6.3), and who revealed (section 8). */
