@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests import builder
+from tests import builder, web_verifier
+from tests.outside_tools import need_node
 from tests.page_support import build_page
 from verifier import web
 from verifier.cli import main
@@ -50,6 +51,15 @@ def test_the_policy_of_the_file_names_its_script_and_its_style_and_nothing_else(
         "worker-src", "img-src", "base-uri", "form-action", "require-trusted-types-for", "trusted-types",
     }  # fmt: skip
     assert not re.search(r"""(?:src|href|action)=["']?(?!data:)[^"' >]*//""", html[: html.index("<style>")])
+
+
+def test_the_types_of_the_page_hold() -> None:
+    folder = web_verifier.workspace()
+    tsc = folder / "node_modules" / "typescript" / "bin" / "tsc"
+    done = subprocess.run(
+        [need_node(), tsc, "--noEmit", "--project", "src/ui"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_the_same_sources_give_the_same_bytes(file, tmp_path) -> None:

@@ -13,10 +13,12 @@ import pytest
 import pytest_asyncio
 from click.testing import CliRunner
 
-from tests import builder
-from tests.browser_support import chromium, overflow
+from tests import builder, page_worlds
+from tests.browser_support import chromium, overflow, tab
 from tests.check_support import cached_verify_round
 from tests.page_support import CORPUS, answered, answers, build_page, opened, paste, shown, trust
+from tests.session_support import service
+from tests.web_support import web_of
 from verifier import cli, web
 from verifier.check import check
 from verifier.cli import main
@@ -281,6 +283,24 @@ async def test_the_page_comes_with_a_session_in_it(chrome, file, tmp_path, monke
         await page.set_input_files("#file", str(given))
         assert hashlib.sha256(given.read_bytes()).hexdigest() in await page.inner_text("#file-hash")
         assert hashlib.sha256(file.read_bytes()).hexdigest() in await page.inner_text("#plain-hash")
+
+
+async def test_as_the_service_serves_it_with_a_session_of_every_recipe(chrome, file, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(web, "page", file.read_bytes)
+    async with service(tmp_path) as running, web_of(running) as client:
+        session = await page_worlds.revealed(running)
+        base = str(client.make_url("/"))
+        async with tab(chrome, (base, "blob:", "data:image/svg")) as page:
+            await page.goto(f"{base}s/{session.hex()}/verify.html")
+            await answered(page, 0)
+            assert (await shown(page))["exit"] == 2
+            before = await answers(page)
+            await page.click("#trust-key")
+            await answered(page, before)
+            answer = await shown(page)
+            assert (answer["exit"], answer["claims"]["outcomes"], answer["claims"]["round"]) == (0, "PROVEN", "PROVEN")
+            assert len(page.workers) == 1
+            assert await overflow(page) == 0
 
 
 async def test_what_is_no_document_is_said(chrome, file) -> None:
