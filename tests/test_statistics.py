@@ -473,6 +473,12 @@ def test_tables_hold_the_same_numbers_as_the_drawings() -> None:
     assert [row[1] for row in found["faces-2d6"].rows] == [
         str(down + over) for down, over in zip(faces, across, strict=True)
     ]
+    due = len(rolls) / 36
+    assert {row[2] for row in found["doubles-2d6"].rows} == {f"{due:.1f}"}
+    texts = [element.text for element in ET.fromstring(str(found["pairs-2d6"].svg)).iter(f"{SVG}text")]
+    drawn = [float(text.removesuffix(" sd")) for text in texts if text and text.endswith(" sd")]
+    spread = (due * 35 / 36) ** 0.5
+    assert drawn == pytest.approx([(6 * a + b - due) / spread for a in range(1, 7) for b in range(1, 7)], abs=0.051)
     deviations = [float(row[3]) for row in found["faces-2d6"].rows]
     assert deviations == sorted(deviations)
     assert sum(deviations) == pytest.approx(0, abs=0.04)
