@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from tests import builder, test_check_rules, web_verifier
+from tests import builder, random_sessions, test_check_rules, web_verifier
 from tests.builder import VECTORS, Story, at, data, live, match, raffle
+from tests.test_check_hostile import long_session, not_included, unsigned
 from tests.test_check_mutations import entry_mutations, mutations, named, resigned
 from tests.test_check_witnesses import POST_QUANTUM, WITH_POST_QUANTUM, post_quantum_line
 from tests.web_verifier import Bulk, checked, differences, disagreements, encoded, node, python, python_receipt
 from verifier import merkle
-from verifier.check import Trust
+from verifier.check import MAX_FALSE_ROUNDS, Trust
 from verifier.cli import main
 from verifier.encoding import encode_json
 from verifier.fetch import pinned_chains
@@ -240,6 +241,22 @@ def test_damaged_bytes(name):
             continue
         cases[f"entry {number}"] = data(other.document())
     assert disagreements(cases) == {}
+
+
+def test_random_sessions():
+    cases = {name: data(document) for name, document in random_sessions.documents(0, 700)}
+    assert disagreements(cases) == {}
+
+
+@pytest.mark.parametrize("calls", [19, 20, 60])
+def test_rounds_made_up_to_cost_time(calls):
+    document = long_session(calls)
+    cases = {"signed": document, "unsigned": unsigned(document), "not included": not_included(document)}
+    assert disagreements({name: data(case) for name, case in cases.items()}) == {}
+    verdict = checked([data(document)], {"logKeys": [web_verifier.VKEY]}).answers()[0]
+    claim = next(claim for claim in verdict["claims"] if claim["claim"] == "round")
+    assert len(claim["findings"]) == min(calls, MAX_FALSE_ROUNDS)
+    assert claim["text"].endswith(f", and {calls - MAX_FALSE_ROUNDS} more not checked") == (calls > MAX_FALSE_ROUNDS)
 
 
 # --- witnesses -----------------------------------------------------------------------------------------------------------
