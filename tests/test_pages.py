@@ -171,6 +171,13 @@ async def test_browsers_get_problems_as_pages_and_programs_as_documents(client):
             assert (answer.status, answer.content_type) == (404, "application/problem+json")
 
 
+async def test_a_method_that_a_page_does_not_take_is_refused_on_a_page(client):
+    async with client.post("/log", headers=BROWSER) as answer:
+        assert (answer.status, answer.content_type) == (405, "text/html")
+        assert answer.headers["Allow"] == "GET, HEAD"
+        assert "method-not-allowed" in await answer.text()
+
+
 async def test_a_failure_is_a_page_without_its_message(client, monkeypatch):
     monkeypatch.setattr("beacon.web.pages.home_routes.LINKS", [object()])
     page = await get_page(client, "/", 500)

@@ -89,6 +89,24 @@ async def test_the_time_line_says_how_far_a_session_is(world):
     assert [progress for _, progress in phases(page)] == ["done"] * 5
 
 
+async def test_a_live_session_that_waits_for_its_first_call_says_so(world):
+    _, page = await shown(world, "live_sealed")
+    assert "Ready for the first draw." in page.by_id("standing").text
+
+
+async def test_who_contributed_to_a_call_stands_beside_its_draw(world):
+    running, client = world
+    session = await page_worlds.live_sealed(running, participants=[{"id": "<i>white"}], close_at=None)
+    given = [{"participant": "<i>white", "entropy": "ab"}]
+    called = await running.draw(session, "turn", contributions=given)
+    await reach(running, called.call.round)
+    page = await get_page(client, f"/s/{session.hex()}")
+    (added,) = page.classed("added")
+    assert added.one("bdi").text == "<i>white"
+    assert len(list(redone(page))) == 5
+    assert "The log says the same." in page.text
+
+
 async def test_a_void_session_says_why_and_what_was_skipped(world):
     _, page = await shown(world, "void_host")
     assert [progress for _, progress in phases(page)] == ["done", "skipped", "skipped", "skipped", "done failed"]

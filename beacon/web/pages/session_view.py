@@ -27,7 +27,10 @@ Progress = Literal["done", "now", "ahead", "skipped"]
 
 @dataclass(slots=True)
 class Row:
-    """One draw, or a live one that is called and not drawn yet. index: of its newest entry; times in ms."""
+    """One draw, or a live one that is called and not drawn yet. index: of its newest entry; times in ms.
+
+    added_by: who contributed to the call.
+    """
 
     recipe: str
     n: int
@@ -37,6 +40,7 @@ class Row:
     k: int = 0
     round: int | None = None
     round_time: int | None = None
+    added_by: tuple[str, ...] = ()
     outcome: Outcome | None = None
 
 
@@ -142,9 +146,9 @@ class _Drawing:
 
     def take(self, event: Event, entry: entries.Entry) -> None:
         if isinstance(entry, entries.Call):
-            due = self.chain.time(entry.round)
-            row = Row(entry.recipe, entry.n, event.index, entry.purpose, entry.time, entry.draw, entry.round, due)
-            self._add(row)
+            due, people = self.chain.time(entry.round), tuple(one.participant for one in entry.contributions)
+            at = (entry.recipe, entry.n, event.index, entry.purpose, entry.time)
+            self._add(Row(*at, entry.draw, entry.round, due, people))
         elif isinstance(entry, entries.Draw):
             for n, value in enumerate(entry.outcomes, entry.n):
                 self._draw(event, entry, n, value)
