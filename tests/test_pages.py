@@ -4,12 +4,14 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jinja2 import UndefinedError
 
 from beacon.web.pages import assets
 from beacon.web.pages.rendering import FOLDER, bdi, environment, iso, moment, short
 from beacon.web.pages.texts import Texts, texts
-from tests.pages_support import BROWSER, get_page
+from tests.pages_support import BROWSER, get_page, parse
 from tests.session_support import service
 from tests.web_support import web_of
 
@@ -98,6 +100,24 @@ def test_values_for_people():
     assert short("0123456789abcdef0123") == "01234567…cdef0123"
     assert short("0123") == "0123"
     assert bdi("<i>") == "<bdi>&lt;i&gt;</bdi>"
+
+
+LEDGER = {
+    "host": "alice", "sandbox": False, "sealed": 1, "open": 0, "revealed": 1, "void": 0, "void_by_reason": {},
+    "numbers_gapless": True, "labels_used_twice": {"count": 1, "newest": []}, "replaced": {"count": 0, "newest": []},
+}  # fmt: skip
+
+
+@given(st.text(max_size=256))
+def test_whatever_a_label_is_the_page_shows_it_as_text_alone(label):
+    """All text, also what the protocol refuses (3.4): the page does not rest on that."""
+    ledger = LEDGER | {"labels_used_twice": {"count": 1, "newest": [{"label": label, "sessions": 2}]}}
+    session = {"session": "ab" * 32, "host_seq": 1, "state": "revealed", "label": label, "time": 0}
+    values = {"ledger": ledger, "sessions": [session], "older": None, "newest": False, "origin": label, "path": "/"}
+    text = environment().get_template("host.html").render(values)
+    root = parse(text)
+    shown = [one.text for one in root.all("bdi") if one.text != "alice"]
+    assert shown == [label] * (2 + bool(label))
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
