@@ -193,6 +193,24 @@ async def test_a_page_follows_over_a_stream_that_broke(chrome, world):
         await page.locator(".draws .waiting").wait_for()
 
 
+async def test_a_tab_that_nobody_sees_holds_no_stream_and_catches_up(chrome, world):
+    running, base = world
+    session = await page_worlds.sealed(running)
+    async with tab(chrome, base) as page:
+        await page.goto(f"{base}/s/{session.hex()}")
+        await followed(running, 1)
+        hide = """(hidden) => {
+          Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+          document.dispatchEvent(new Event("visibilitychange"));
+        }"""
+        await page.evaluate(hide, True)
+        await followed(running, 0)
+        await running.contribute(session, "white")
+        await running.contribute(session, "black")
+        await page.evaluate(hide, False)
+        await page.locator("#state", has_text="Waiting").wait_for()
+
+
 async def test_steps_that_were_open_stay_open(chrome, world):
     running, base = world
     session = await page_worlds.live_drawn(running)

@@ -47,25 +47,37 @@ async function renew() {
   return true;
 }
 
+let source = null;
+let waiting = null;
+
+function later(delay = 100) {
+  waiting ??= setTimeout(async () => {
+    waiting = null;
+    if (!(await renew().catch(() => false))) later(AGAIN_MS);
+  }, delay);
+}
+
 function follow() {
   const { session, after, events } = document.getElementById("session").dataset;
-  const source = new EventSource(`/v1/sessions/${session}/events?after=${after}`);
-  let waiting = null;
-  const later = () => {
-    waiting ??= setTimeout(async () => {
-      waiting = null;
-      if (!(await renew().catch(() => false))) setTimeout(later, AGAIN_MS);
-    }, 100);
-  };
-  for (const type of events.split(" ")) source.addEventListener(type, later);
-  source.addEventListener("end", () => source.close());
+  if (source || document.hidden || !events) return;
+  source = new EventSource(`/v1/sessions/${session}/events?after=${after}`);
+  for (const type of events.split(" ")) source.addEventListener(type, () => later());
+  source.addEventListener("end", leave);
   source.addEventListener("error", () => {
-    if (source.readyState === EventSource.CLOSED && !document.getElementById("session").dataset.events) return;
-    if (source.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN_MS);
+    if (source?.readyState !== EventSource.CLOSED) return;
+    leave();
+    setTimeout(follow, AGAIN_MS);
   });
+}
+
+// A tab that nobody sees holds no connection: browsers have few for each server.
+function leave() {
+  source?.close();
+  source = null;
 }
 
 begin();
 setInterval(countdown, 500);
 askTime().then(countdown, () => {});
+document.addEventListener("visibilitychange", () => (document.hidden ? leave() : follow()));
 follow();
