@@ -89,6 +89,28 @@ async def answered(page: Any, before: int) -> None:
     )
 
 
+OPEN = """async () => {
+    for (;;) {
+        const closed = [...document.querySelectorAll("details:not([open])")];
+        if (closed.length === 0) {
+            return;
+        }
+        const toggled = closed.map((part) => new Promise((done) => part.addEventListener("toggle", done, { once: true })));
+        for (const part of closed) {
+            part.open = true;
+        }
+        await Promise.all(toggled);
+    }
+}"""
+
+
+async def open_everything(page: Any) -> None:
+    """Open every part of the page that opens, and what is in it, the steps of the check too."""
+    await page.evaluate(OPEN)
+    await page.wait_for_selector(".steps")
+    await page.evaluate(OPEN)
+
+
 READ = """() => {
     const result = document.getElementById("result");
     const claims = [...result.querySelectorAll(".claim")];

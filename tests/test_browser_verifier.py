@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from tests import builder, page_worlds
 from tests.browser_support import chromium, overflow, tab
 from tests.check_support import cached_verify_round
-from tests.page_support import CORPUS, answered, answers, build_page, opened, paste, shown, trust
+from tests.page_support import CORPUS, answered, answers, build_page, open_everything, opened, paste, shown, trust
 from tests.session_support import service
 from tests.web_support import web_of
 from verifier import cli, web
@@ -178,12 +178,7 @@ async def test_it_fits_a_phone_with_everything_open(chrome, file, scheme) -> Non
         assert await overflow(page) == 0
         await trust(page, key=KEY)
         await paste(page, text(match()))
-        for _ in range(4):
-            await page.evaluate(
-                "() => { for (const part of document.querySelectorAll('details')) { part.open = true; } }"
-            )
-            await page.wait_for_timeout(50)
-        await page.wait_for_selector(".steps")
+        await open_everything(page)
         assert await page.locator(".leaf").count() > 50
         assert await overflow(page) == 0
 
@@ -192,8 +187,7 @@ async def test_every_field_and_button_has_a_name(chrome, file) -> None:
     async with opened(chrome, file) as page:
         await trust(page, key=KEY)
         await paste(page, text(match()))
-        await page.evaluate("() => { for (const part of document.querySelectorAll('details')) { part.open = true; } }")
-        await page.wait_for_selector(".steps")
+        await open_everything(page)
         nameless = await page.evaluate(
             """() => [...document.querySelectorAll("input, textarea, select, button")]
                 .filter((field) => field.id !== "file" && !field.textContent.trim() && !field.labels?.length
@@ -255,6 +249,11 @@ async def test_a_receipt_alone_asks_for_the_transcript(chrome, file) -> None:
         answer = await shown(page)
         assert (answer["exit"], answer["claims"]["log"]) == (2, "PROVEN")
         assert "Drop the transcript here too" in await page.inner_text("#result")
+        # a session of which only the seal exists has the same form, and is a session all the same
+        await page.click("#start-over")
+        await paste(page, text(builder.Story().seal()))
+        assert (await shown(page))["headline"] == "Not decided: the session is still open."
+        assert "Drop the transcript here too" not in await page.inner_text("#result")
 
 
 async def test_text_pasted_anywhere(chrome, file) -> None:
@@ -325,12 +324,7 @@ async def test_markup_in_a_document_is_text(chrome, file) -> None:
         await trust(page, key=KEY)
         await give(page, upload(f"{MARKUP}.json", text(story)))
         assert (await shown(page))["exit"] == 0
-        for _ in range(3):
-            await page.evaluate(
-                "() => { for (const part of document.querySelectorAll('details')) { part.open = true; } }"
-            )
-            await page.wait_for_timeout(50)
-        await page.wait_for_selector(".steps")
+        await open_everything(page)
         whole = await page.inner_text("#app")
         assert whole.count(MARKUP) >= 3
         assert "<b>black</b>" in whole
@@ -394,6 +388,7 @@ async def test_a_large_transcript(chrome, file) -> None:
         assert said > 1
         assert await page.locator(".drawn tbody tr").count() < 20
         await page.click("#editor > summary")
+        await page.wait_for_selector(".event")
         assert await page.locator(".event").count() == 100
         assert await page.locator(".leaf").count() < 50
         await page.click("#steps > summary")

@@ -243,7 +243,7 @@ class App {
         ...(receipt === null ? [] : ["code" in receipt ? unusable(receipt, false) : receiptAnswer(receipt)]),
         ...(answer.trusted.log_key === null && this.claimedKey !== null ? [this.askForKey(this.claimedKey)] : []),
         ...(needsChain(answer) && this.claimedChain !== null ? [this.askForChain(this.claimedChain)] : []),
-        ...(this.transcript === null ? [el("p", { class: "card" }, TEXT.receiptAlone)] : []),
+        ...(this.transcript === null && answer.session === null ? [el("p", { class: "card" }, TEXT.receiptAlone)] : []),
         verdict(answer, { before: changed ? this.before : null, dice: (recipe) => this.dice.has(recipe), openEntry }),
       );
     }
