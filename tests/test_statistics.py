@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from beacon.web.pages.assets import FOLDER
 from tests.builder import live, match
 from tests.statistics_support import RECIPES, Table, every_pair
 from verifier.draws import parse_recipe
 from verifier.encoding import encode_json
-from verifier.statistics import charts, counts, figures, odds
+from verifier.statistics import charts, counts, figures, odds, page
 from verifier.statistics.counts import Counter, Counts, DiceCounts, Kind
 from verifier.statistics.page import html_page
 
@@ -447,14 +448,14 @@ def test_a_drawing_alone_has_colours_for_light_and_dark() -> None:
 
 def test_the_page_runs_nothing_and_escapes_everything() -> None:
     hostile = "<script>alert('x')</script>"
-    page = html_page(hostile, [hostile], all_figures())
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
-    assert "default-src &#x27;none&#x27;" in page
-    assert not re.search(r"\son\w+=|style=|https?://(?!www\.w3\.org/2000/svg)", page)
-    ids = re.findall(r' id="([^"]+)"', page)
+    text = html_page(hostile, [hostile], all_figures())
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "default-src &#x27;none&#x27;" in text
+    assert not re.search(r"\son\w+=|style=|https?://(?!www\.w3\.org/2000/svg)", text)
+    ids = re.findall(r' id="([^"]+)"', text)
     assert len(set(ids)) == len(ids)
-    assert figures.CAVEAT in page
+    assert figures.CAVEAT in text
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -513,3 +514,31 @@ def test_pairs_of_up_to_twenty_sides_and_faces_of_up_to_a_hundred() -> None:
     assert [len(DiceCounts(Kind(2, sides)).pairs) for sides in (2, 20, 21)] == [4, 400, 0]
     assert [len(DiceCounts(Kind(1, sides)).faces) for sides in (2, 100, 101)] == [2, 100, 0]
     assert DiceCounts(Kind(3, 6)).pairs == []
+
+
+def luminance(colour: tuple[float, ...]) -> float:
+    parts = [part / 255 for part in colour]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def rgb(style: str, names: str) -> list[tuple[float, ...]]:
+    """The values of a variable or property, for the light and the dark scheme."""
+    found = re.findall(rf"(?:{names}): ?#([0-9a-f]{{3,6}})\b", style)
+    full = ["".join(2 * digit for digit in one) if len(one) == 3 else one for one in found]
+    return [tuple(int(one[at : at + 2], 16) for at in (0, 2, 4)) for one in full]
+
+
+@pytest.mark.parametrize(
+    "style", [charts._SCHEMES, page._STYLE, (FOLDER / "pages.css").read_text()], ids=["svg", "html", "pages"]
+)
+def test_counts_can_be_read_on_the_deepest_cell(style: str) -> None:
+    """WCAG 2.2, 1.4.3: 4.5 to 1."""
+    texts, grounds = rgb(style, r"--text|--ink|[;{]color"), rgb(style, r"--ground|--paper|background")
+    for name in ("--more", "--less"):
+        for text, ground, colour in zip(texts[:2], grounds[:2], rgb(style, name), strict=True):
+            blended = tuple(
+                charts.DEEPEST * over + (1 - charts.DEEPEST) * under for over, under in zip(colour, ground, strict=True)
+            )
+            light, dark = sorted((luminance(text), luminance(blended)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) >= 4.5, (name, text, blended)

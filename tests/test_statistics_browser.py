@@ -6,12 +6,16 @@ import re
 from itertools import cycle, islice
 
 import pytest
+import pytest_asyncio
 
 from tests.browser_support import chromium, overflow, tab
 from tests.session_support import service
+from tests.test_pages_browser import FAINT, SMALL
 from tests.test_statistics_pages import play
 from tests.web_support import web_of
 from verifier.statistics import odds
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PATHS = ("/statistics", "/statistics?rolls=1000", "/roll", "/thirty-six", "/thirty-six?distance=24")
 
@@ -25,15 +29,15 @@ crypto.getRandomValues = (into) => into.map((_, at) => { into[at] = given[place+
 """
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def chrome():
     async with chromium() as browser:
         yield browser
 
 
-@pytest.fixture
-async def client(tmp_path):
-    async with service(tmp_path) as running, web_of(running) as client:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(tmp_path_factory):
+    async with service(tmp_path_factory.mktemp("log")) as running, web_of(running) as client:
         await play(running, 100)
         yield client
 
@@ -51,7 +55,11 @@ async def test_pages_fit_a_phone_and_break_nothing(chrome, client, scheme) -> No
     for path in PATHS:
         async with tab(chrome, base(client), color_scheme=scheme) as page:
             await page.goto(base(client) + path[1:])
+            if path == "/roll":
+                await page.click("#many")
             assert await overflow(page) == 0, path
+            assert await page.evaluate(FAINT) == [], path
+            assert await page.evaluate(SMALL) == [], path
 
 
 async def test_drawings_have_the_colours_of_the_scheme(chrome, client) -> None:

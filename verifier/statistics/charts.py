@@ -16,7 +16,7 @@ from typing import Final
 MORE: Final = "var(--more, #c2570c)"
 LESS: Final = "var(--less, #2b6cb0)"
 PATTERNS: Final = ("none", "7 4", "2 3", "9 3 2 3", "12 6", "1 5")
-DEEPEST: Final = 0.6
+DEEPEST: Final = 0.5
 _STRONG: Final = 4.0
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 _SCHEMES: Final = (
