@@ -1,6 +1,6 @@
 """The parts of README.md that are made from the code: `python tests/readme_blocks.py` rewrites them in place.
 
-A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes, metrics, or help: and a command.
+A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes, pages, metrics, systems, or help: and a command.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from aiohttp.web import AbstractRoute
 from click.testing import CliRunner
 
 import beacon.cli
@@ -20,6 +21,8 @@ from beacon.errors import PROBLEMS
 from beacon.settings import Settings, setting_names
 from beacon.web.application import build_web
 from beacon.web.metrics_routes import registries_of
+from beacon.web.pages.application import is_page
+from verifier.systems import SYSTEMS
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCK = re.compile(r"(<!-- begin (?P<name>[^>]+?) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
@@ -37,11 +40,23 @@ def errors() -> str:
 
 def routes() -> str:
     rows = ["| method | path | what it does |", "|---|---|---|"]
-    for route in build_web(Settings.model_construct(origin="o")).router.routes():
-        if route.method != "HEAD" and route.resource:
-            path = route.resource.canonical
-            rows.append(f"| {route.method} | `{path}` | {(route.handler.__doc__ or '').strip().splitlines()[0]} |")
+    rows += [f"| {route.method} | {_explained(route)} |" for route in _routes() if not is_page(route)]
     return "\n".join(rows) + "\n"
+
+
+def pages() -> str:
+    rows = ["| page | what it shows |", "|---|---|"]
+    rows += [f"| {_explained(route)} |" for route in _routes() if is_page(route)]
+    return "\n".join(rows) + "\n"
+
+
+def _routes() -> list[AbstractRoute]:
+    return [one for one in build_web(Settings.model_construct(origin="o")).router.routes() if one.method != "HEAD"]
+
+
+def _explained(route: AbstractRoute) -> str:
+    assert route.resource
+    return f"`{route.resource.canonical}` | {(route.handler.__doc__ or '').strip().splitlines()[0]}"
 
 
 def metrics() -> str:
@@ -57,6 +72,14 @@ def metrics() -> str:
 def settings() -> str:
     rows = ["| key | meaning |", "|---|---|"]
     rows += [f"| `{'.'.join(path)}` | {_description(path)} |" for path in setting_names()]
+    return "\n".join(rows) + "\n"
+
+
+def systems() -> str:
+    rows = ["| system | what it is | a replay that passes proves |", "|---|---|---|"]
+    for name, system in SYSTEMS.items():
+        what = f"{system.title}. {system.about}".replace("|", "\\|")
+        rows.append(f"| `{name}` | {what} | {system.proves} |")
     return "\n".join(rows) + "\n"
 
 
@@ -81,6 +104,11 @@ def commands() -> Iterator[tuple[str, click.Command]]:
             waiting += [(f"{words} {name}", command.get_command(context, name)) for name in names]
 
 
+def shown() -> list[str]:
+    """The words of the commands whose help stands in the README: those of the other systems' records tell their own."""
+    return [words for words, _ in commands() if not words.startswith("verifier replay ")]
+
+
 def help_of(words: str) -> str:
     program, *rest = words.split()
     result = CliRunner().invoke(PROGRAMS[program], [*rest, "--help"], prog_name=program, terminal_width=100)
@@ -92,7 +120,15 @@ def block(name: str) -> str:
     """What belongs into the block of a name. KeyError for a name that means nothing."""
     if name.startswith("help: "):
         return help_of(name.removeprefix("help: "))
-    return {"errors": errors, "routes": routes, "metrics": metrics, "settings": settings}[name]()
+    tables = {
+        "errors": errors,
+        "routes": routes,
+        "pages": pages,
+        "metrics": metrics,
+        "settings": settings,
+        "systems": systems,
+    }
+    return tables[name]()
 
 
 def render(text: str) -> str:

@@ -5,6 +5,7 @@ import contextlib
 from dataclasses import dataclass
 
 from beacon.log.log import Log
+from beacon.rounds.rounds import ChainStatus
 from beacon.sessions.answers import Answers
 from beacon.sessions.book import Book
 from beacon.sessions.changes import Changes
@@ -55,6 +56,7 @@ class ReplayedRounds:
         self.wanted = set()
         self.listeners = []
         self.broken = False
+        self.evidence = self.relays = ()
 
     def newest(self, chain_hash):
         return max(self.known.values(), key=lambda verified: verified.round, default=None)
@@ -66,6 +68,20 @@ class ReplayedRounds:
         if newest is None:
             return "no-verified-round"
         return None if newest.time - 1_000 <= at <= newest.time + 19_000 else "clock-unsure"
+
+    def status(self, chain_hash, not_before=0):
+        return ChainStatus(
+            chain=QUICKNET,
+            newest=self.newest(chain_hash),
+            trouble=self.trouble(chain_hash),
+            wanted=tuple(sorted(self.wanted)),
+            overdue=0,
+            expected=QUICKNET.current(self.clock.now()),
+            stale=False,
+            evidence=self.evidence,
+            waiters=0,
+            relays=self.relays,
+        )
 
     def want(self, chain_hash, number):
         self.wanted.add(number)

@@ -101,6 +101,27 @@ def test_a_session_whose_draws_lack_their_round_is_undecided():
     assert {name for name, state in states(result).items() if state == "UNKNOWN"} >= {"round", "outcomes", "complete"}
 
 
+def test_what_was_revealed_before_an_unseen_round_is_not_complete():
+    story = Story().seal(close_at=None, participants=[]).reveal(20)
+    assert states(verdict(story))["complete"] == State.UNKNOWN
+    assert states(verdict(story.document([*story.shown])))["round"] == State.UNKNOWN
+    assert states(verdict(Story().seal(close_at=None, participants=[]).void("host", 7)))["complete"] == State.PROVEN
+
+
+def test_a_round_that_only_an_entry_after_the_end_asks_for_is_not_due():
+    story = Story(links=2).seal(profile="live", close_at=None, participants=[]).void("host", 1.8)
+    story.call("turn", 1.8).round(1002, 6.8)
+    assert states(verdict(story))["round"] == State.UNKNOWN
+
+
+def test_nothing_is_proven_of_a_log_that_fails():
+    story = finished()
+    document = story.document(seen={"w1": 200, "w2": 200})
+    assert {states(verdict(document, WITNESSED))[name] for name in ("sole", "witnessed")} == {State.PROVEN}
+    document["events"][3]["proof"][0] = document["events"][2]["proof"][0]
+    assert {states(verdict(document, WITNESSED))[name] for name in ("sole", "witnessed")} == {State.TRUSTED}
+
+
 def test_a_deck_that_cannot_be_followed_accuses_nobody():
     story = Story(links=8).seal(profile="live", close_at=None, participants=[])
     story.call("hand", 1.8).round(1002, 6.8).answer(1, 6.9).call("hand", 7).round(1003, 9.8).answer(2, 9.9).reveal(20)
@@ -138,6 +159,15 @@ def test_what_an_open_call_would_have_given_is_shown():
     story.call("hand", 6.9).void("no-round", 615, seed=story.links[3].hex()).round(1003, 616)
     rows = verdict(story).session["would_have_been"]
     assert rows == [{"recipe": "hand", "n": 2, "purpose": "for 3", "outcome": expected}]
+
+
+def test_what_an_open_call_would_have_dealt_needs_every_earlier_deal():
+    story = Story(links=8).seal(profile="live", close_at=None, participants=[])
+    story.call("hand", 1.8).round(1002, 6.8).answer(1, 6.9).call("hand", 7)
+    story.void("no-round", 615, seed=story.links[2].hex()).round(1003, 616)
+    without = [index for index in story.shown if b'"round":1002,"signature"' not in story.leaves[index]]
+    assert len(verdict(story).session["would_have_been"]) == 1
+    assert verdict(story.document(without)).session["would_have_been"] == []
 
 
 def test_late_draws_and_reveals_are_flagged_without_failing():

@@ -211,6 +211,25 @@ RULES = {
         lambda: closed().round(1005, 15.9).draw("turn", 16, outcomes=[[1]]).reveal(20),
         {("outcomes", "5.3")},
     ),
+    "5.3 a short hand, and then a false one of the same deck": (
+        lambda: (
+            closed(recipes={"turn": builder.HAND})
+            .round(1005, 15.9)
+            .draw("turn", 16, outcomes=[[1, 2]])
+            .draw("turn", 17, outcomes=[[1, 2, 3, 4, 5]])
+            .reveal(20)
+        ),
+        {("outcomes", "5.3"), ("outcomes", "5.2")},
+    ),
+    "5.3 hex in capitals": (
+        lambda: (
+            closed(recipes={"turn": {"kind": "bytes", "count": 2}})
+            .round(1005, 15.9)
+            .draw("turn", 16, outcomes=["AB00"])
+            .reveal(20)
+        ),
+        {("outcomes", "5.3")},
+    ),
     "5.3 a string of dice": (
         lambda: closed().round(1005, 15.9).draw("turn", 16, outcomes=["0102"]).reveal(20),
         {("outcomes", "5.3")},
@@ -226,6 +245,13 @@ RULES = {
     ),
     # 6.1: one of each
     "6.1 two closes": (lambda: closed().close(6.7), {("sole", "6.1")}),
+    "6.1 the same seal once more, in a document that leaves out leaves": (
+        lambda: (
+            (story := drawn(nobody(time=at(9)))).add(story.leaves[2])
+            and story.document([i for i in story.shown if i != 3])
+        ),
+        {("sole", "6.1"), ("log", "6.2")},
+    ),
     "6.1 two contributions of one participant": (
         lambda: sealed().contribute("white", 6.55, b"again", counted=False).close(6.6),
         {("sole", "6.1")},
@@ -592,6 +618,10 @@ RULES = {
     ),
     "6.12 missed-reveal, before its round": (
         lambda: closed(custody="host").void("missed-reveal", 1000).round(1005, 1001),
+        {("custody", "6.12")},
+    ),
+    "6.12 missed-reveal, its round not shown": (
+        lambda: closed(custody="host").void("missed-reveal", 1000),
         {("custody", "6.12")},
     ),
     "6.12 missed-reveal, before the timelock's round": (

@@ -24,12 +24,12 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PRESENT = {match["name"]: match["body"] for match in readme_blocks.BLOCK.finditer(README)}
 
 
-@pytest.mark.parametrize("name", ["errors", "routes", "metrics", "settings"])
+@pytest.mark.parametrize("name", ["errors", "routes", "pages", "metrics", "settings", "systems"])
 def test_the_readme_has_each_table(name: str) -> None:
     assert PRESENT.get(name) == readme_blocks.block(name), f"run `python -m tests.readme_blocks` with a `{name}` block"
 
 
-@pytest.mark.parametrize("words", [words for words, _ in readme_blocks.commands()])
+@pytest.mark.parametrize("words", readme_blocks.shown())
 def test_the_readme_shows_the_help_of_each_command(words: str) -> None:
     name = f"help: {words}"
     assert PRESENT.get(name) == readme_blocks.block(name), f"run `python -m tests.readme_blocks` with a `{name}` block"

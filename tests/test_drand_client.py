@@ -6,9 +6,7 @@ It needs Node.js and npm. Where they are missing this says so and is skipped; in
 import asyncio
 import hashlib
 import json
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,8 @@ import pytest
 from beacon.clock import SystemClock
 from beacon.rounds.devnet import Devnet
 from beacon.rounds.network import Network
+from tests import node_support
+from tests.outside_tools import need_node
 from verifier.drand import SCHEMES
 
 SOURCE = Path(__file__).parent / "drand_client"
@@ -24,29 +24,14 @@ PERIOD = 2
 LIES = ("other-signature", "wrong-round", "randomness", "twice", "html", "other-chain")
 
 
-def unavailable(why):
-    """CI installs what this needs, so there a lack of it is a failure."""
-    if os.environ.get("CI"):
-        pytest.fail(f"{why}; in CI drand-client has to be run against the devnet")
-    pytest.skip(f"{why}: drand-client from npm was NOT run against the devnet")
-
-
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
     """A folder with drand-client installed, exactly as its lock file says."""
-    missing = [program for program in ("node", "npm") if shutil.which(program) is None]
-    if missing:
-        unavailable(f"no {' and no '.join(missing)} on this machine")
+    need_node()
     folder = tmp_path_factory.mktemp("drand-client")
     for name in FILES:
         shutil.copy(SOURCE / name, folder / name)
-    command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
-    except subprocess.TimeoutExpired:
-        unavailable("npm did not install drand-client within five minutes")
-    if done.returncode != 0:
-        unavailable(f"npm could not install drand-client ({done.stderr.strip().splitlines()[:1]})")
+    node_support.install(folder)
     return folder
 
 

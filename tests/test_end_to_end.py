@@ -4,6 +4,7 @@ import json
 
 from beacon.clock import ShiftedClock, SystemClock
 from tests.lying_relay import LyingRelay
+from tests.pages_support import parse
 from tests.process_support import add_host, api, make_data, run, serving
 from tests.round_support import QUICKNET
 
@@ -48,6 +49,14 @@ async def test_a_match_on_real_quicknet_rounds_in_a_real_process(tmp_path):
             await host.post(f"{path}/reveal")
             document = tmp_path / "transcript.json"
             document.write_bytes(await host.get(f"{path}/transcript"))
+            shown = parse((await host.get(f"/s/{sealed['session']}")).decode())
+            assert shown.by_id("state").text == "Revealed"
+            assert len(shown.classed("draws")[0].classed("die")) == 2 * 21
+            for page, said in (("/", "What is promised"), ("/log", "Seed revealed"), ("/hosts/alice", "real")):
+                assert said in parse((await host.get(page)).decode()).text
+            rounds = parse((await host.get("/rounds")).decode()).text
+            assert "In order" in rounds
+            assert f"{sealed['round']:,}" in rounds
             assert await server.stop() == 0
         assert token not in log.read_text()
 

@@ -14,9 +14,10 @@ from tests import builder
 from tests.builder import HAND, LOG_KEY, Story, live, match, raffle
 from verifier import redo
 from verifier.cli import main
-from verifier.draws import keccak256, parse_recipe, redraw
+from verifier.draws import parse_recipe, redraw
 from verifier.encoding import lp, u32, u64
 from verifier.errors import VerificationError
+from verifier.keccak import keccak256
 
 VKEY = str(LOG_KEY.vkey)
 LAST_LINE = "This says nothing about the log, the round's signature or the commitment: `verifier check` does."

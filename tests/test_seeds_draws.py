@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tests.test_entries import recipes
 from verifier import draws, seeds
-from verifier.draws import Dealer, Deck, alike, draw, encode_recipe, fits, keccak256, keccak_dice, parse_recipe, redraw
+from verifier.draws import Dealer, Deck, alike, draw, encode_recipe, fits, parse_recipe, redraw
 from verifier.encoding import MAX_INTEGER, encode_json
 from verifier.errors import Code, FormatError, VerificationError
+from verifier.keccak import keccak256, keccak_dice
 from verifier.seeds import Stream
 
 KNOWN = json.loads((Path(__file__).parent / "vectors" / "protocol.json").read_text())
@@ -331,5 +332,7 @@ def test_what_does_not_fit_a_recipe():
     assert not fits(draws.Dice(2, 6), [1])
     assert not fits(draws.Bytes(2), [1, 2])
     assert not fits(draws.Bytes(2), "000")
+    assert not fits(draws.Bytes(2), "00AB")
+    assert not fits(draws.Bytes(2), "00 0")
     assert not fits(draws.Shuffle(3), None)
     assert fits(draws.Bytes(2), "0000")

@@ -89,14 +89,8 @@ def test_published_rounds_pass():
 
 def test_the_dice_of_other_systems_pass():
     found = results(load("seeds-and-peers.json"))
-    assert only(found, Status.FAILED) == set()
-    assert only(found, Status.PASSED) == {
-        "keccak-zero", "keccak-counting", "keccak-all-ff", "keccak-last-byte-only", "keccak-skip-head",
-        "keccak-1-byte-ts-only", "rejection-limits", "merkle-two-leaves", "drand-round-times", "peer-vrs-otp-chain",
-        "peer-blockrand-timing",
-    }  # fmt: skip
-    assert not_passed(found)["cube-published-8"] == "sha256-rejection-v1"
-    assert len(found) == len(load("seeds-and-peers.json")["vectors"])
+    assert not_passed(found) == {}
+    assert len(found) == len(load("seeds-and-peers.json")["vectors"]) == 52
 
 
 def test_timelocks_are_named():
@@ -213,7 +207,7 @@ def test_wrong_drand_answers_fail():
 def test_wrong_peers_fail():
     document = load("seeds-and-peers.json")
     wanted = {result.id for result in results(document) if result.status == Status.PASSED}
-    mine = [case for case in document["vectors"] if case["id"] in wanted and case["id"] != "keccak-1-byte-ts-only"]
+    mine = [case for case in document["vectors"] if case["id"] in wanted]
     for case in mine:
         name = next(name for name, value in case["expected"].items() if flipped(value) != value)
         case["expected"][name] = flipped(case["expected"][name])

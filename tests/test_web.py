@@ -354,7 +354,14 @@ async def test_a_session_has_one_name(world: World, name: str) -> None:
 
 
 async def test_unknown_addresses_and_methods(world: World) -> None:
-    for path in ("/", "/v1", "/v1/sessions/", f"/v1/sessions/{HEX}/", f"/v1/sessions/{HEX}/nothing", "/v2/sessions"):
+    for path in (
+        "/nothing",
+        "/v1",
+        "/v1/sessions/",
+        f"/v1/sessions/{HEX}/",
+        f"/v1/sessions/{HEX}/nothing",
+        "/v2/sessions",
+    ):
         await problem_of(await world.client.get(path), "not-found")
     response = await world.client.delete(f"/v1/sessions/{HEX}")
     document = await problem_of(response, "method-not-allowed")

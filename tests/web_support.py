@@ -9,6 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from beacon.settings import ListenSettings, RateSettings, Settings, WaitingSettings
 from beacon.store.hosts import SCOPES, Grant
 from beacon.web.application import build_web
+from beacon.web.openapi_document import PAGES
 from beacon.web.services import SERVICES, Chain, Services
 from tests.openapi_support import violations
 from tests.round_support import QUICKNET
@@ -60,12 +61,17 @@ async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies=""
 
 
 def hold(app):
-    """Hold each answer of an application to the OpenAPI document; the list fills with what is wrong with them."""
+    """Hold each answer of an application's API to the OpenAPI document; the list fills with what is wrong with them."""
     found = []
 
     async def look(request, response):
-        resource = request.match_info.route.resource
-        if resource is not None and request.method != "HEAD" and isinstance(response, web.Response):
+        resource, handler = request.match_info.route.resource, request.match_info.handler
+        if (
+            resource is not None
+            and not handler.__module__.startswith(PAGES)
+            and request.method != "HEAD"
+            and isinstance(response, web.Response)
+        ):
             body = b"" if response.body is None else bytes(response.body)
             found.extend(violations(request.method, resource.canonical, response.status, response.headers, body))
 

@@ -84,11 +84,11 @@ class _Check:
             self._claim(ClaimName.SEED, self._seed),
             self._claim(ClaimName.OUTCOMES, self._outcomes),
             self._claim(ClaimName.COMPLETE, self._complete),
-            self._claim(ClaimName.SOLE, self._sole),
+            self._claim(ClaimName.SOLE, lambda: self._sole(log)),
             self._claim(ClaimName.CONTRIBUTIONS, self._contributions),
             self._claim(ClaimName.CUSTODY, self._custody),
             self._claim(ClaimName.ATTACHMENTS, self._attachments),
-            self._claim(ClaimName.WITNESSED, self._witnessed),
+            self._claim(ClaimName.WITNESSED, lambda: self._witnessed(log)),
         )
         return headline.conclude(
             self.session,
@@ -145,13 +145,13 @@ class _Check:
         self._verify_all(stated, log)
         if self.unchecked:
             return State.UNKNOWN, f"{self.unchecked} rounds were not checked, since the log does not vouch for them"
-        checked = sum(chain.hash == self.seal.chain for _, chain, _ in stated[1:])
-        missing = [number for number in self._needed_rounds() if self.session.round_of(number) is None]
+        needed = self._needed_rounds()
+        missing = [number for number in needed if self.session.round_of(number) is None]
         if missing:
             return State.UNKNOWN, f"round {missing[0]} is not in the document"
-        if not checked:
+        if not needed:
             return State.UNKNOWN, "no round is due yet"
-        text = f"{checked} round{'s' * (checked > 1)} of {self.chain.beacon_id} under the pinned key"
+        text = f"{len(needed)} round{'s' * (len(needed) > 1)} of {self.chain.beacon_id} under the pinned key"
         return State.PROVEN, text
 
     def _stated_rounds(self, chain: ChainInfo) -> list[tuple[Round, ChainInfo, int]]:
@@ -249,13 +249,14 @@ class _Check:
     def _complete(self) -> tuple[State, str]:
         if self.session.end is None:
             return State.UNKNOWN, "the session is still open"
-        if any(self.session.round_of(number) is None for number in self._needed_rounds()) and self.session.draws:
+        drawn = bool(self.session.draws) or self.session.reveal is not None
+        if drawn and any(self.session.round_of(number) is None for number in self._needed_rounds()):
             return State.UNKNOWN, "a round that the draws rest on is not in the document"
         return State.PROVEN, "numbers without gaps, counts and digest agree, nothing after the end"
 
-    def _sole(self) -> tuple[State, str]:
-        end = self.session.end
-        if end is not None and self.transcript.consecutive and self.witnesses.covers(end.index):
+    def _sole(self, log: Claim) -> tuple[State, str]:
+        end, read = self.session.end, self.transcript.consecutive and log.state == State.PROVEN
+        if end is not None and read and self.witnesses.covers(end.index):
             return State.PROVEN, "every leaf from the seal to the end was read, under a witnessed checkpoint"
         text = "the operator says that its log holds nothing else of this session; a document proves it only with every"
         return State.TRUSTED, f"{text} leaf from the seal to the end under a checkpoint that your witnesses cosigned"
@@ -344,12 +345,12 @@ class _Check:
             return State.UNKNOWN, f"{_names(missing)} was not given (--attachment NAME=FILE)"
         return State.PROVEN, f"{_names(list(sealed))} as sealed"
 
-    def _witnessed(self) -> tuple[State, str]:
+    def _witnessed(self, log: Claim) -> tuple[State, str]:
         if self.trust.policy is None:
             return State.UNKNOWN, "no witness policy was given (--policy)"
         last = self.transcript.events[-1].index
         names = self.witnesses.covering(last)
-        if self.witnesses.covers(last):
+        if self.witnesses.covers(last) and log.state == State.PROVEN:
             return State.PROVEN, f"{', '.join(sorted(names))} cosigned a checkpoint that covers every entry shown"
         return State.TRUSTED, "the operator alone: no quorum of the policy's witnesses cosigned what is shown"
 

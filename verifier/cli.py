@@ -1,4 +1,4 @@
-"""The command line of the verifier. Nothing here reaches the network.
+"""The command line of the verifier. Nothing here reaches the network, but `statistics` of an address.
 
 Exit codes of every command:
 
@@ -39,6 +39,9 @@ from verifier.cli_common import (
     stopped_by_sigterm,
     version,
 )
+from verifier.cli_page import page
+from verifier.cli_replay import replay
+from verifier.cli_statistics import statistics
 from verifier.drand import ChainInfo, Round, verify_round
 from verifier.draws import MAX_N, parse_recipe
 from verifier.encoding import Json, check_string, encode_json, parse_decimal, parse_document_json, parse_hex
@@ -62,6 +65,11 @@ def main() -> None:
     (whom), UNKNOWN (what is missing) or FAILED (which bytes). The verifier takes no key from a document: the log's key,
     the drand chains and the witnesses are yours to name.
     """
+
+
+main.add_command(page)
+main.add_command(replay)
+main.add_command(statistics)
 
 
 def _attachments(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, bytes]:

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from verifier.bls.bn254 import keccak_256
 from verifier.bls.errors import PointError, PointFault
 from verifier.bls.groups import Group
 from verifier.bls.verify import REFERENCE, Backend, verify, verify_many
 from verifier.encoding import MAX_INTEGER, check_string, parse_hex, u32, u64
 from verifier.errors import Code, FormatError, VerifierError
+from verifier.keccak import keccak256
 
 _TAG_G1: Final = b"BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
 _TAG_G2: Final = b"BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_NUL_"
@@ -65,7 +65,7 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
         Scheme("bls-unchained-on-g1", Group.BLS12_381_G1, _TAG_G2, chained=False),
         Scheme("pedersen-bls-unchained", Group.BLS12_381_G2, _TAG_G2, chained=False),
         Scheme("pedersen-bls-chained", Group.BLS12_381_G2, _TAG_G2, chained=True),
-        Scheme("bls-bn254-unchained-on-g1", Group.BN254_G1, _TAG_BN254, chained=False, digest=keccak_256),
+        Scheme("bls-bn254-unchained-on-g1", Group.BN254_G1, _TAG_BN254, chained=False, digest=keccak256),
     )
 }
 

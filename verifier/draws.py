@@ -12,14 +12,14 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from Crypto.Hash import keccak
-
 from verifier.encoding import MAX_INTEGER, Json
 from verifier.errors import Code, FormatError, VerificationError
-from verifier.seeds import SEED_BYTES, Stream
+from verifier.keccak import keccak_dice
+from verifier.seeds import Stream
 
 Outcome: TypeAlias = "list[int] | str"
 MAX_N: Final = 2**32 - 1
+_HEX_DIGITS: Final = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def redraw(seed: bytes, binding: bytes, name: str, recipe: Recipe, n: int) -> tu
 def fits(recipe: Recipe, outcome: Json) -> bool:
     """Whether a value has the shape of an outcome (5.3): an array as long as the recipe says, for `bytes` hex."""
     if isinstance(recipe, Bytes):
-        return isinstance(outcome, str) and len(outcome) == 2 * recipe.count
+        return isinstance(outcome, str) and len(outcome) == 2 * recipe.count and set(outcome) <= _HEX_DIGITS
     length = recipe.size if isinstance(recipe, Shuffle) else recipe.count
     return isinstance(outcome, list) and len(outcome) == length
 
@@ -309,38 +309,3 @@ def _sample(stream: Stream, size: int, count: int) -> list[int]:
         chosen.append(moved.get(j, j))
         moved[j] = moved.get(i, i)
     return chosen
-
-
-class KeccakDice:
-    """Six-sided dice of the on-chain mapping (5.2). `word` (32 bytes) and `index` carry over from die to die.
-
-    Raises FormatError(RECIPE) for a word of another length.
-    """
-
-    def __init__(self, word: bytes) -> None:
-        _require(len(word) == SEED_BYTES, f"a word has {SEED_BYTES} bytes")
-        self.word = word
-        self.index = 0
-        self.rehashes = 0
-
-    def roll(self) -> int:
-        """The next die, 1 to 6."""
-        while True:
-            if self.index == SEED_BYTES:
-                self.word, self.index = keccak256(self.word), 0
-                self.rehashes += 1
-            byte = self.word[self.index]
-            self.index += 1
-            if byte < 252:
-                return byte % 6 + 1
-
-
-def keccak_dice(word: bytes, count: int) -> list[int]:
-    """`count` six-sided dice of the on-chain mapping, from a 32-byte word (5.2)."""
-    dice = KeccakDice(word)
-    return [dice.roll() for _ in range(count)]
-
-
-def keccak256(data: bytes) -> bytes:
-    """Keccak-256 with the original padding, not SHA3-256; 32 bytes."""
-    return keccak.new(digest_bits=256, data=data).digest()

@@ -136,6 +136,21 @@ def parse_document_json(data: bytes) -> dict[str, Json]:
     return value
 
 
+def parse_record_json(data: bytes) -> Json:
+    """The value of another system's record: JSON without duplicate keys or fractions; strings hold any character.
+
+    Raises FormatError(DOCUMENT, JSON or STRING), the last for an unpaired surrogate.
+    """
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise FormatError(Code.DOCUMENT, f"a record has at most {MAX_DOCUMENT_BYTES} bytes, this one {len(data)}")
+    try:
+        value = _load(data.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise FormatError(Code.JSON, "not UTF-8") from error
+    encode_json([value])
+    return value
+
+
 def encode_json(value: Mapping[str, Any] | list[Any]) -> bytes:
     """The compact UTF-8 serialisation, keys in the order in which they stand (3.2)."""
     try:

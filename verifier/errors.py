@@ -28,6 +28,8 @@ class Code(StrEnum):
     ROUND = "round"
     POINT = "point"
     VECTORS = "vectors"
+    RECORD = "record"
+    OPTION = "option"
     USAGE = "usage"
 
     SIGNATURE = "signature"

@@ -1,16 +1,26 @@
-"""What the verifier reads from files: documents, with a size limit, and the chains pinned in the distribution."""
+"""What the verifier reads: files and addresses, with a size limit, and the chains pinned in the distribution."""
 
 from __future__ import annotations
 
+import time
+from contextlib import closing
 from functools import lru_cache
+from http.client import HTTPException, HTTPMessage
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from verifier.drand import ChainInfo, parse_any_info, parse_pinned_chain
 from verifier.encoding import MAX_DOCUMENT_BYTES, parse_document_json
 from verifier.errors import Code, FormatError
 
 MAX_CHAIN_BYTES: Final = 16 * 1024
+DOWNLOAD_SECONDS: Final = 30
+MOST_TRIES: Final = 5
+MOST_WAIT: Final = 60
+_LATER: Final = frozenset({429, 503})
 TEST_NETWORKS: Final = frozenset({"quicknet-t", "testnet-default", "testnet-unchained-3s"})
 
 
@@ -24,6 +34,55 @@ def read_file(path: Path | str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     if len(data) > limit:
         raise FormatError(Code.USAGE, f"{path} has more than {limit} bytes")
     return data
+
+
+class _SameHost(HTTPRedirectHandler):
+    """Follows a redirect only where it stays at the host that was named, and never from https to http."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        asked, led = urlsplit(req.full_url), urlsplit(newurl)
+        if led.netloc != asked.netloc or (asked.scheme == "https" != led.scheme):
+            raise FormatError(Code.USAGE, f"{req.full_url} leads to another host")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def is_url(text: str) -> bool:
+    """Whether it is an address that `download` takes: http or https."""
+    return text.startswith(("https://", "http://"))
+
+
+def download(url: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """The body at an http or https address, of at most `limit` bytes. Waits and asks again after a 429 or a 503.
+
+    FormatError(USAGE) when there is none, or it is larger, or it leads to another host.
+    """
+    if not is_url(url):
+        raise FormatError(Code.USAGE, f"{url} is no http or https address")
+    for tries in range(1, MOST_TRIES + 1):
+        try:
+            request = Request(url, headers={"User-Agent": "fair-beacon-verifier"})  # noqa: S310 - only http and https
+            with closing(build_opener(_SameHost).open(request, timeout=DOWNLOAD_SECONDS)) as answer:
+                data: bytes = answer.read(limit + 1)
+        except HTTPError as error:
+            wait = _retry_after(error)
+            error.close()
+            if error.code not in _LATER or tries == MOST_TRIES:
+                raise FormatError(Code.USAGE, f"{url} answers {error.code}") from error
+            time.sleep(wait)
+        except (URLError, HTTPException, OSError, ValueError) as error:
+            raise FormatError(Code.USAGE, f"cannot read {url}: {getattr(error, 'reason', error)}") from error
+        else:
+            if len(data) > limit:
+                raise FormatError(Code.USAGE, f"{url} has more than {limit} bytes")
+            return data
+    raise AssertionError("each try returns or raises")
+
+
+def _retry_after(error: HTTPError) -> int:
+    stated = error.headers.get("Retry-After", "")
+    return min(int(stated), MOST_WAIT) if stated.isascii() and stated.isdigit() else 1
 
 
 def chains_directory() -> Path:

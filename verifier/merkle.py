@@ -96,6 +96,31 @@ def tree_root(leaf_hashes: Sequence[bytes]) -> bytes:
     return node_hash(tree_root(leaf_hashes[:k]), tree_root(leaf_hashes[k:]))
 
 
+class Frontier:
+    """The right edge of a growing tree: its root at any size from one pass, in memory of its height."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._roots: list[bytes] = []
+
+    def append(self, leaf_hash: bytes) -> None:
+        """Add a leaf by its 32-byte hash."""
+        node, index = leaf_hash, self.size
+        while index & 1:
+            node, index = node_hash(self._roots.pop(), node), index >> 1
+        self._roots.append(node)
+        self.size += 1
+
+    def root(self) -> bytes:
+        """32 bytes: the root of all leaves so far; EMPTY_ROOT for none."""
+        if not self._roots:
+            return EMPTY_ROOT
+        *others, node = self._roots
+        for left in reversed(others):
+            node = node_hash(left, node)
+        return node
+
+
 def prove_inclusion(leaf_hashes: Sequence[bytes], index: int) -> list[bytes]:
     """Give the inclusion proof of leaf `index` in the tree of all these leaves (RFC 6962, 2.1.1).
 

@@ -137,9 +137,6 @@ class Outcomes:
             return
         if recipe is None:
             self._wrong("5.2", f"{name} is no recipe of the seal", draw.index)
-        elif not fits(recipe, claimed):
-            self._wrong("5.3", f"{name} {n}: {_short(claimed)} is no outcome of this recipe", draw.index)
-            self.lost.add(name)
         else:
             try:
                 outcome: Outcome = self.dealer.draw(name, recipe, stream)
@@ -147,7 +144,9 @@ class Outcomes:
                 self._wrong("5.2", f"{name} {n}: {error.message}", draw.index)
                 self.lost.add(name)
                 return
-            if encode_json([outcome]) != encode_json([claimed]):
+            if not fits(recipe, claimed):
+                self._wrong("5.3", f"{name} {n}: {_short(claimed)} is no outcome of this recipe", draw.index)
+            elif encode_json([outcome]) != encode_json([claimed]):
                 text = f"{name} {n} is {_short(outcome)}, the transcript says {_short(claimed)}"
                 self._wrong("5.2", text, draw.index)
 
@@ -164,10 +163,12 @@ def unseen(session: Session) -> list[dict[str, Json]]:
     if void is None or void.entry.reason != "no-round" or void.entry.seed is None:
         return []
     dealer = Dealer()
+    lost: set[str] = set()
     rows: list[dict[str, Json]] = []
     for call, name, n, purpose, seed in _wanted(session, void.entry.seed):
         event, recipe = _round(session, call), seal.recipes.get(name)
-        if event is None or recipe is None:
+        if event is None or recipe is None or (isinstance(recipe, Deal) and name in lost):
+            lost.add(name)
             continue
         try:
             outcome = dealer.draw(name, recipe, Stream(seed, _binding(session, call, event), name, n))

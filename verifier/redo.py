@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from verifier import entries
-from verifier.draws import Deal, Deck, Dice, Outcome, Recipe, draw, keccak256
+from verifier.draws import Deal, Deck, Dice, Outcome, Recipe, draw
 from verifier.encoding import Json, encode_json
 from verifier.errors import Code, FormatError, VerificationError
+from verifier.keccak import keccak256
 from verifier.outcomes import Keys, keys, revealed
 from verifier.seeds import Stream, rejection_limit, seed_chain
 from verifier.session import Logged, Session, collect

@@ -233,7 +233,7 @@ def _check_events(transcript: Transcript) -> None:
         raise FormatError(Code.DOCUMENT, "no seal among several events")
     if not transcript.consecutive:
         session, used = seal.leaf, rounds_used(transcript)
-        if any(event is not seal and not _belongs(event.entry, session, used) for event in events):
+        if any(event.leaf != session and not _belongs(event.entry, session, used) for event in events):
             raise FormatError(Code.DOCUMENT, "a leaf of another session among events that are not consecutive")
     elif events[0] is not seal:
         raise FormatError(Code.DOCUMENT, "consecutive events start with the session's seal")

@@ -305,7 +305,7 @@ _RUNNERS: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "round": _run_round,
     "chain": lambda case: vectors_drand.run_chain(_only(case, "name", "v1", "v2", "sources", "note")),
     "negative": _run_negative,
-    "peer": vectors_peers.run_peer,
+    "peer": lambda case: vectors_peers.run_peer(case, _by_hash()),
     "tlog": _run_tlog,
     "unknown": _run_unknown,
     "wrong": str,

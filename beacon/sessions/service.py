@@ -254,6 +254,10 @@ class Sessions:
 
         return await self._end(state, decide, key)
 
+    async def state(self, session: bytes) -> SessionState:
+        """What the log says of a session."""
+        return await self._context.find(session)
+
     async def view(self, session: bytes) -> dict[str, Any]:
         """The JSON of a session."""
         return self._context.as_json(await self._context.find(session))

@@ -14,6 +14,7 @@ from beacon.sessions.changes import Changes
 from beacon.sessions.context import Context
 from beacon.sessions.requests import Written
 from beacon.sessions.state import SessionState
+from beacon.sessions.story import Story, story
 from beacon.sessions.trail import Event, Trail, own_entries
 from beacon.store.errors import StoreError
 from verifier import entries
@@ -72,6 +73,11 @@ class Waiting:
     async def read(self, trail: Trail) -> list[Event]:
         """The next entries of a trail that are durable."""
         return await self._context.transcripts.read(trail.read)
+
+    async def story(self, session: bytes, before: int | None) -> Story:
+        """The newest of the session's entries below a log index, or of all. Raises ApiError(session-unknown)."""
+        await self._context.find(session)
+        return await self._context.transcripts.read(lambda db: story(db, session, before))
 
     async def _with_draw(self, called: Written, call: entries.Call, index: int, state: SessionState) -> Written:
         session = called.session

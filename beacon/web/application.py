@@ -21,6 +21,7 @@ from beacon.web import (
 )
 from beacon.web.measured import REQUESTS, Requests
 from beacon.web.middleware import add_headers, admit, observe
+from beacon.web.pages.application import add_pages
 
 
 def build_web(settings: Settings) -> web.Application:
@@ -45,5 +46,6 @@ def build_web(settings: Settings) -> web.Application:
         docs_routes,
     ):
         app.add_routes(module.routes)
+    add_pages(app)
     app[docs_routes.DOCS] = docs_routes.docs_of(app)
     return app

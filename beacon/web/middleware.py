@@ -12,6 +12,7 @@ from aiohttp.typedefs import Handler
 
 from beacon import logs
 from beacon.web.measured import REQUESTS
+from beacon.web.pages.errors import problem_page, wants_page
 from beacon.web.problems import response_for
 from beacon.web.rates import count, limit_headers
 from beacon.web.requests import identify
@@ -39,7 +40,10 @@ async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give the request its id, turn exceptions into problems, count it, log one line without path, query or body."""
+    """Give the request its id, turn exceptions into problems (for browsers into pages), count it, log one line.
+
+    The line has no path, query or body.
+    """
     request[REQUEST_ID] = secrets.token_hex(8)
     started = time.monotonic()
     with structlog.contextvars.bound_contextvars(request_id=request[REQUEST_ID]):
@@ -47,6 +51,8 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
             response = await handler(request)
         except Exception as error:  # noqa: BLE001 - every exception becomes a problem document
             response = response_for(error, request)
+            if wants_page(request):
+                response = await problem_page(request, response)
         resource, grant = request.match_info.route.resource, request.get(GRANT)
         seconds = time.monotonic() - started
         route = resource.canonical if resource else None

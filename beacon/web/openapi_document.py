@@ -104,15 +104,18 @@ class _Schemas(GenerateJsonSchema):
         return False
 
 
+PAGES: Final = "beacon.web.pages."
+
+
 def described(app: web.Application) -> list[tuple[str, str, Operation]]:
     """(method, path, description) of each route, in the order in which they are matched. HEAD goes with GET.
 
-    Raises KeyError for a route that nobody described (`beacon.web.openapi`).
+    Pages are for people, and not of the API. Raises KeyError for a route that nobody described (`beacon.web.openapi`).
     """
     return [
         (route.method.lower(), route.resource.canonical, DESCRIPTIONS[route.handler])
         for route in app.router.routes()
-        if route.method != "HEAD" and route.resource is not None
+        if route.method != "HEAD" and route.resource is not None and not route.handler.__module__.startswith(PAGES)
     ]
 
 

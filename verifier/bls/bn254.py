@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from Crypto.Hash import keccak
 from py_ecc.fields import optimized_bn128_FQ as FQ
 from py_ecc.fields import optimized_bn128_FQ2 as FQ2
 from py_ecc.fields import optimized_bn128_FQ12 as FQ12
@@ -20,6 +19,7 @@ from verifier.bls import curve
 from verifier.bls.groups import Group
 from verifier.bls.pyecc import Point, lift, lower
 from verifier.bls.wire import BN254_PRIME, coordinates
+from verifier.keccak import keccak256
 
 PRIME: Final = BN254_PRIME
 ORDER: Final = points.curve_order
@@ -74,12 +74,12 @@ def hash_to_curve(group: Group, dst: bytes, message: bytes) -> Point:
 def expand_message(message: bytes, dst: bytes, length: int) -> bytes:
     """expand_message_xmd with Keccak-256 (RFC 9380, 5.3.1). dst and length: at most 255 bytes."""
     suffix = dst + bytes([len(dst)])
-    first = keccak_256(bytes(_KECCAK_BLOCK) + message + length.to_bytes(2, "big") + b"\x00" + suffix)
-    block = keccak_256(first + b"\x01" + suffix)
+    first = keccak256(bytes(_KECCAK_BLOCK) + message + length.to_bytes(2, "big") + b"\x00" + suffix)
+    block = keccak256(first + b"\x01" + suffix)
     stream = block
     for i in range(2, -(-length // _KECCAK_BYTES) + 1):
         mixed = bytes(a ^ b for a, b in zip(first, block, strict=True))
-        block = keccak_256(mixed + bytes([i]) + suffix)
+        block = keccak256(mixed + bytes([i]) + suffix)
         stream += block
     return stream[:length]
 
@@ -98,11 +98,6 @@ def map_to_curve(u: int) -> tuple[int, int]:
         if y * y % PRIME == square:
             return x, y if y % 2 == u % 2 else PRIME - y
     raise AssertionError("one of the three is on the curve (RFC 9380, 6.6.1)")
-
-
-def keccak_256(data: bytes) -> bytes:
-    """32 bytes of the original Keccak, which is not SHA3-256."""
-    return keccak.new(digest_bits=256, data=data).digest()
 
 
 def product_is_one(pairs: list[tuple[Point, Point]]) -> bool:
