@@ -60,6 +60,8 @@ def fill(db):
             db.execute("INSERT INTO checkpoints VALUES (?, 'note', 7)", [index + 1])
     db.execute("INSERT INTO rounds VALUES (zeroblob(32), 1, x'01', NULL)")
     db.execute("INSERT INTO round_evidence VALUES (zeroblob(32), 1, x'02', NULL, 7)")
+    db.execute("INSERT INTO witnesses VALUES (1, 'vkey')")
+    db.execute("INSERT INTO cosignatures VALUES (3, 1, zeroblob(72))")
 
 
 ROWS = {
@@ -82,6 +84,12 @@ ROWS = {
         "round",
         "(zeroblob(32), 1, x'09', NULL)",
         ["(zeroblob(31), 1, x'01', NULL)", "(zeroblob(32), 0, x'01', NULL)"],
+    ),
+    "witnesses": ("id", "(1, 'other')", ["(3, 'other')", "(0, 'other')", "(2, 'vkey')", "(2, NULL)"]),
+    "cosignatures": (
+        "size",
+        "(3, 1, zeroblob(73))",
+        ["(2, 1, zeroblob(72))", "(3, 2, zeroblob(72))", "(1, 1, zeroblob(8))", "(1, 1, NULL)"],
     ),
     "round_evidence": ("round", "(zeroblob(32), 1, x'02', x'09', 8)", ["(zeroblob(31), 2, x'01', NULL, 7)"]),
 }

@@ -10,6 +10,7 @@ from beacon.settings import ListenSettings, RateSettings, Settings, WaitingSetti
 from beacon.store.hosts import SCOPES, Grant
 from beacon.web.application import build_web
 from beacon.web.services import SERVICES, Chain, Services
+from beacon.witness.witnesses import Nobody
 from tests.openapi_support import violations
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, BOB, ORIGIN
@@ -31,7 +32,7 @@ def headers(host=ALICE, scope=None):
 
 
 @contextlib.asynccontextmanager
-async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies=""):
+async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies="", witnesses=None):
     """A client of the API of a service (`tests.session_support.service`)."""
     settings = Settings(
         origin=ORIGIN,
@@ -52,6 +53,7 @@ async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies=""
         settings=settings,
         stopped=lambda: None,
         webhooks=webhooks,
+        witnesses=witnesses or Nobody(),
     )
     found = hold(app)
     async with TestClient(TestServer(app)) as client:

@@ -239,10 +239,21 @@ async def receipt(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/sessions/{session}/transcript")
-@describe("Sessions", answers={200: Answer("The transcript.", Document)}, errors=("session-unknown",))
+@describe(
+    "Sessions",
+    parameters=[WAIT],
+    answers={200: Answer("The transcript.", Document)},
+    errors=(*WAITING, "session-unknown"),
+)
 async def transcript(request: web.Request) -> web.Response:
-    """The document that `verifier check` takes: the session's entries with their proofs."""
-    document = await request.app[SERVICES].sessions.transcript(session_id(request))
+    """The document that `verifier check` takes; `?wait=SECONDS`: once witnesses have cosigned all of it, or then."""
+    session, services = session_id(request), request.app[SERVICES]
+    waits.only(request, "wait")
+    if seconds := waits.seconds(request):
+        shown = await services.sessions.view(session)
+        with waits.seat(request):
+            await waits.while_there(request, services.witnesses.covered(shown["last_index"], seconds))
+    document = await services.sessions.transcript(session)
     return web.Response(body=document, content_type="application/json", charset="utf-8")
 
 
