@@ -258,7 +258,8 @@ class WitnessSettings(Section):
         ge=0,
         le=600_000,
         description="Milliseconds that are left for the witnesses, where there are any: between the default close of "
-        "contributions and its round, and between a live call and its round (the default of `lead`).",
+        "contributions and its round, and between a live call and its round (the default of `lead`). `every_ms` and "
+        "`timeout_ms` together should fit in.",
     )
 
 

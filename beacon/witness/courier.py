@@ -84,7 +84,7 @@ class Courier:
         if size is None:
             size = self._unanswered if self._unanswered is not None else 0
         self.standing.seen = max(self.standing.seen, answer.size or 0)
-        return size if size <= checkpoint.size else None
+        return size if size <= checkpoint.size and size != self._old else None
 
     async def _post(self, checkpoint: SignedCheckpoint, old: int) -> Answer:
         proof = await self._log.consistency_proof(old, checkpoint.size) if old else []

@@ -227,8 +227,10 @@ class Witnesses:
 
     def _tell(self, courier: Courier, *, failing: bool) -> bool:
         """Say once that a witness fails, and once that it does no more."""
-        standing = courier.standing
-        if bool(standing.failures_in_a_row) != failing:
+        standing, size = courier.standing, self._log.latest().size
+        if standing.failures_in_a_row == 1 and (standing.forked or standing.seen > size):
+            _log.error("a witness has seen another log than this", witness=courier.witness.name, seen=standing.seen)
+        elif bool(standing.failures_in_a_row) != failing:
             say = _log.info if failing else _log.warning
             what = "a witness cosigns again" if failing else "a witness did not cosign"
             say(what, witness=courier.witness.name, result=standing.last, detail=standing.detail)
