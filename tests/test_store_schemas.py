@@ -9,9 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
 
 from beacon.store.errors import SchemaRefused
-from beacon.store.log_schema import APPEND_ONLY, LOG_SCHEMA
+from beacon.store.log_schema import APPEND_ONLY, LOG_SCHEMA, migrations
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.schema import open_readonly
 from beacon.store.writer import Writer
@@ -212,6 +213,23 @@ def test_one_kind_of_database_is_not_opened_as_the_other(log_path, path, writer)
         Writer(log_path, PRIVATE_SCHEMA)
     with pytest.raises(SchemaRefused):
         Writer(path, LOG_SCHEMA)
+
+
+def test_a_log_of_before_there_were_witnesses_is_brought_up_to_date(tmp_path):
+    path = tmp_path / "log.db"
+    path.touch()
+    with Database(path, execute_plugins=False) as db:
+        db.execute(f"PRAGMA application_id = {LOG_SCHEMA.application_id}")
+        migrations.apply(db, stop_before="m002_cosignatures")
+        assert "cosignatures" not in db.table_names()
+        db.execute("INSERT INTO entries VALUES (0, x'7b7d')")
+        db.conn.commit()
+    with pytest.raises(SchemaRefused, match="is missing"), closing(open_readonly(path)) as db:
+        LOG_SCHEMA.check(db)
+    Writer(path, LOG_SCHEMA).close()
+    with closing(open_readonly(path)) as db:
+        LOG_SCHEMA.check(db)
+        assert db.execute("SELECT entry FROM entries").fetchall() == [(b"{}",)]
 
 
 def test_a_foreign_database_is_not_taken_over(tmp_path):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 import sqlite3
+import tempfile
 from contextlib import closing
 from pathlib import Path
 
@@ -156,6 +157,33 @@ async def test_of_requests_at_once_one_history_is_signed(made):
     signed = [reply for reply in replies if reply.status == 200]
     assert len(signed) == 1
     assert {reply.status for reply in replies} <= {200, 409}
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 12), st.booleans()), max_size=25))
+def test_whatever_is_asked_one_history_is_signed(asked):
+    """Requests of three histories that part at 4: from where the witness is, or from where it is not."""
+    trees = [Tree(branch=b"%d" % number, common=4) for number in range(3)]
+
+    async def ask(folder):
+        signed, size = [], 0
+        with witness(Path(folder) / "witness.db", FakeClock(1_000 * NOW), LOG.vkey) as made:
+            for branch, wanted, right in asked:
+                old = size if right else 5
+                if wanted < max(old, 1):
+                    continue
+                tree = trees[branch]
+                reply = await made.add_checkpoint(tree.request(old, wanted))
+                if reply.status == 200:
+                    assert old == size <= wanted
+                    signed.append((branch, wanted))
+                    size = wanted
+        return signed
+
+    with tempfile.TemporaryDirectory() as folder:
+        signed = asyncio.run(ask(folder))
+    beyond = {branch for branch, size in signed if size > 4}
+    assert len(beyond) <= 1
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -1,9 +1,11 @@
 """What witnesses make of a verdict: whole sessions of the real service, real witnesses, and the verifier's own policy."""
 
+import asyncio
 import json
 
 import pytest
 
+from beacon.web.waits import SEATS
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, FIRST, ORIGIN, service
 from tests.web_support import headers, web_of
@@ -146,6 +148,35 @@ async def test_a_transcript_waits_for_the_witnesses_where_it_is_asked_to(tmp_pat
         assert len(open_note(checkpoint, [VKEY, key_of(1), key_of(2)]).verified) == 3
         for query in ("wait=x", "wait=1&wait=2", "other=1"):
             assert (await client.get(f"/v1/sessions/{session.hex()}/transcript?{query}")).status == 400
+
+
+async def test_a_session_that_is_given_up_is_anchored_by_its_void(tmp_path):
+    async with (
+        service(tmp_path) as running,
+        several(tmp_path, running.clock, VKEY, 1) as found,
+        asking(running.log, running.clock, policy_of(found[0][1])) as asked,
+    ):
+        sealed = await running.seal()
+        await running.sessions.void(ALICE, sealed.session)
+        await caught_up(asked, running)
+        await running.seal()
+        await caught_up(asked, running)
+        verdict = await running.verdict(sealed.session, policy=trusted("w1"))
+        assert verdict["unpredictable"].state == verdict["sole"].state == State.PROVEN
+
+
+async def test_who_waits_is_let_go_before_a_stop(tmp_path):
+    async with (
+        service(tmp_path) as running,
+        asking(running.log, running.clock, policy_of(URL)) as asked,
+        web_of(running, witnesses=asked) as client,
+    ):
+        sealed = await running.seal()
+        waiting = asyncio.ensure_future(client.get(f"/v1/sessions/{sealed.session.hex()}/transcript?wait=30"))
+        await until(lambda: len(client.app[SEATS]) == 1)
+        asked.release()
+        assert (await waiting).status == 200
+        assert not await asked.covered(10, 30)
 
 
 async def test_without_witnesses_nothing_waits_and_nothing_is_shown(tmp_path):

@@ -62,6 +62,7 @@ class Published(Protocol):
     def newest(self) -> str | None: ...
     def report(self) -> Sequence[Witnessed]: ...
     async def covered(self, index: int, seconds: float) -> bool: ...
+    def release(self) -> None: ...
 
 
 class Nobody:
@@ -84,6 +85,9 @@ class Nobody:
         _ = index, seconds
         return False
 
+    def release(self) -> None:
+        """Nobody waits."""
+
 
 class Witnesses:
     """Between `start` and `stop`, on one event loop."""
@@ -104,6 +108,7 @@ class Witnesses:
         self._grown = asyncio.Event()
         self._lines: Final[dict[int, dict[str, str]]] = {}
         self._quorum: tuple[int, str] = (0, "")
+        self._released = False
 
     async def start(self) -> None:
         """Take up what was cosigned, ask every witness for the newest checkpoint, and go on asking.
@@ -162,9 +167,14 @@ class Witnesses:
         """Wait until a quorum has cosigned one checkpoint that covers the entry; whether it has, after `seconds`."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._quorum[0] <= index:
+                while self._quorum[0] <= index and not self._released:
                     await self._grown.wait()
         return self._quorum[0] > index
+
+    def release(self) -> None:
+        """Before a stop: let go everybody who waits, now and from now on."""
+        self._released = True
+        self._grown.set()
 
     async def _first(self, courier: Courier) -> None:
         """Ask for the newest checkpoint at the start. Raises LogBehind."""
