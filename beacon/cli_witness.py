@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from pydantic import ValidationError
 from sqlite_utils import Database
 
 from beacon import logs
 from beacon.cli_common import EPILOG, errors, json_option, print_json
 from beacon.clock import SystemClock
-from beacon.settings import ListenSettings
+from beacon.settings import ConfigurationError, ListenSettings, explain
 from beacon.store.schema import open_readonly, reading
 from beacon.witness import directory as places
 from verifier.errors import VerifierError
@@ -161,7 +162,7 @@ def serve(directory: Path, host: str, port: int, rate: int, trusted_proxies: str
 
     with errors():
         logs.configure("info", "json")
-        listen = ListenSettings(host=host, port=port, trusted_proxies=trusted_proxies)
+        listen = _listen(host, port, trusted_proxies)
         with places.opened(directory, SystemClock(), exclusive=True) as (witness, writer):
             app = build_witness(witness, rate, trusted_proxies)
             reason = asyncio.run(
@@ -169,6 +170,13 @@ def serve(directory: Path, host: str, port: int, rate: int, trusted_proxies: str
             )
     if reason is not None:
         raise click.ClickException(f"stopped: {reason}")
+
+
+def _listen(host: str, port: int, trusted_proxies: str) -> ListenSettings:
+    try:
+        return ListenSettings(host=host, port=port, trusted_proxies=trusted_proxies)
+    except ValidationError as error:
+        raise ConfigurationError(explain(error)) from error
 
 
 def _read(directory: Path, query: Callable[[Database], T]) -> T:

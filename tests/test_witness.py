@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import json
 import random
+import re
 import sqlite3
 import tempfile
 from contextlib import closing
@@ -323,6 +324,23 @@ async def test_the_commands(tmp_path):
     assert code == 0
     assert Tree(branch=b"x").note(3) in output
     assert (await run("beacon", "witness", "init", folder, "--name", "w1.example"))[0] == 2
+
+
+WRONG = {
+    "no directory": (["list"], "cannot be opened|unable to open"),
+    "a vkey that is none": (["add-log", "x"], "Invalid value"),
+    "a proxy that is no network": (["serve", "--trusted-proxies", "x"], "trusted_proxies"),
+    "an address that is none": (["serve", "--host", ""], "host"),
+    "no witness": (["serve"], "witness.db is missing"),
+}
+
+
+@pytest.mark.parametrize(("words", "reason"), WRONG.values(), ids=WRONG.keys())
+async def test_wrong_usage_is_one_line(words, reason, tmp_path):
+    code, _, errors = await run("beacon", "witness", *words, "--dir", tmp_path / "none")
+    assert code in (1, 2)
+    assert "Traceback" not in errors
+    assert re.search(reason, errors), errors
 
 
 def test_a_witness_without_its_memory_or_with_another_key_does_not_start(tmp_path, clock):

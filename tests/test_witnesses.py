@@ -18,7 +18,7 @@ from beacon.witness.configured import load_policy
 from beacon.witness.request import AddCheckpoint
 from tests.log_support import SIGNER, START, Clock, Index, contributions, mark_of, open_log, tamper
 from tests.witness_support import answering, asking, key_of, policy_of, several, until
-from verifier.note import Checkpoint, Cosigner, Note, SigningKey, open_note
+from verifier.note import Checkpoint, Cosigner, Note, Signature, SigningKey, open_note
 from verifier.tlog_proof import add_checkpoint_request
 
 W1 = Cosigner(b"\x31" * 32, "w1.example")
@@ -125,6 +125,10 @@ def wrong_signature(note):
     return bytes(line)
 
 
+def long_line(size):
+    return Signature("other.example", b"1234", bytes(size)).encode().encode()
+
+
 LIES = {
     "a false signature": (wrong_signature, Result.INVALID),
     "another witness's": (lambda note: line_over(note.text, seed=b"\x44", name="other.example"), Result.INVALID),
@@ -137,7 +141,7 @@ LIES = {
     "nothing": (lambda note: b"", Result.INVALID),
     "no text": (lambda note: b"\xff\xfe\n", Result.INVALID),
     "too many lines": (lambda note: line_over(note.text, seed=b"\x44", name="x") * 101, Result.INVALID),
-    "too much": (lambda note: line_over(note.text) + b"\n" * MAX_ANSWER, Result.INVALID),
+    "too much": (lambda note: line_over(note.text) + long_line(MAX_ANSWER), Result.INVALID),
     "a redirect": (lambda note: web.Response(status=302, headers={"Location": "/elsewhere"}), Result.FAILED),
     "another address": (lambda note: web.Response(status=404), Result.REFUSED),
     "not now": (lambda note: web.Response(status=429, headers={"Retry-After": "1"}), Result.BUSY),
