@@ -7,6 +7,7 @@ time is the earliest. Blocking; `add` is a job of the log's writer, the rest is 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from sqlite_utils import Database
@@ -37,6 +38,9 @@ class Cosigned(NamedTuple):
         return Signature(self.witness.name, self.witness.key_id, self.signature).encode()
 
 
+_parsed = lru_cache(maxsize=256)(VerifierKey.parse)
+
+
 def add(db: Database, cosigned: Cosigned) -> bool:
     """Keep a verified cosignature; whether it is the first of this witness for this checkpoint. A writer's job."""
     vkey = str(cosigned.witness)
@@ -54,7 +58,7 @@ def add(db: Database, cosigned: Cosigned) -> bool:
 def witnesses(db: Database) -> dict[int, VerifierKey]:
     """Every witness that ever cosigned, by its id. Raises LogDamaged."""
     try:
-        return {row[0]: VerifierKey.parse(row[1]) for row in db.conn.execute("SELECT id, vkey FROM witnesses")}
+        return {row[0]: _parsed(row[1]) for row in db.conn.execute("SELECT id, vkey FROM witnesses")}
     except VerifierError as error:
         raise LogDamaged(f"a witness's key is none: {error}") from error
 
