@@ -31,7 +31,7 @@ from beacon.sessions.service import Sessions
 from beacon.sessions.tally import Tally
 from beacon.sessions.transcripts import Transcripts
 from beacon.sessions.waiting import Waiting
-from beacon.settings import ConfigurationError, Settings, read_key
+from beacon.settings import ConfigurationError, Settings, WitnessSettings, read_key
 from beacon.store.hosts import HostStore
 from beacon.store.private import PrivateStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
@@ -43,6 +43,8 @@ from beacon.web.application import build_web
 from beacon.web.measured import MEASURED, Measured
 from beacon.web.services import SERVICES, Chain, Services
 from beacon.webhooks.webhooks import Webhooks
+from beacon.witness.configured import Asked, load_policy
+from beacon.witness.witnesses import Nobody, Published, Witnesses
 
 _logger = logs.get(__name__)
 
@@ -59,13 +61,14 @@ def create_app(
 
     policy, verifier, monotonic: how chains are followed, where rounds are verified, and the clock that the clock is
     compared with (ms), for tests.
-    Raises ConfigurationError at once for chains, key files or databases that are not in order. The start raises
-    AlreadyOpen, SchemaRefused, LogDamaged, LogBehind.
+    Raises ConfigurationError at once for chains, key files, databases or witnesses that are not in order. The start
+    raises AlreadyOpen, SchemaRefused, LogDamaged, LogBehind.
     """
     signer = log_signer(settings)
     master_key = read_key(settings.master_key)
     chains = followed_chains(settings)
     require_databases(settings)
+    asked = load_policy(settings.witnesses.policy, signer.vkey) if settings.witnesses.policy else None
     sandbox_only = {chain.name for chain in settings.chains if chain.sandbox_only}
     app = build_web(settings)
 
@@ -89,6 +92,7 @@ def create_app(
                 step=commits.step,
             )
             stack.push_async_callback(asyncio.to_thread, log.close)
+            published = await stack.enter_async_context(_witnessed(log, clock, settings.witnesses, asked))
 
             rounds = Rounds(
                 [Followed(chains[chain.name], tuple(chain.relays)) for chain in settings.chains],
@@ -129,6 +133,7 @@ def create_app(
                 sandbox_only=sandbox_only,
                 default_chain=settings.default_chain,
                 defaults=settings.sessions,
+                room=settings.witnesses.room_ms if asked else 0,
             )
             webhooks = Webhooks(log, WebhookStore(private, private_reader, clock), master_key, clock, settings.webhooks)
             book.listen(webhooks.told)
@@ -152,6 +157,7 @@ def create_app(
                 chains=tuple(Chain(name, info, name in sandbox_only) for name, info in chains.items()),
                 settings=settings,
                 stopped=lambda: log.writer.stopped or private.stopped or _failure(keeping),
+                witnesses=published,
             )
             app[MEASURED] = Measured(
                 writers={"log": (log.writer, commits), "private": (private, private_commits)},
@@ -165,6 +171,22 @@ def create_app(
 
     app.cleanup_ctx.append(run)
     return app
+
+
+@asynccontextmanager
+async def _witnessed(
+    log: Log, clock: Clock, settings: WitnessSettings, asked: Asked | None
+) -> AsyncIterator[Published]:
+    """Who cosigns the log while the block runs. Raises LogBehind."""
+    if asked is None:
+        yield Nobody()
+        return
+    witnesses = Witnesses(asked, log, clock, settings)
+    await witnesses.start()
+    try:
+        yield witnesses
+    finally:
+        await witnesses.stop()
 
 
 @asynccontextmanager

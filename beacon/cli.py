@@ -32,6 +32,7 @@ ELSEWHERE: Final = {
     "devnet": "beacon.cli_devnet",
     "hosts": "beacon.cli_hosts",
     "rounds": "beacon.cli_rounds",
+    "witness": "beacon.cli_witness",
 }
 """Commands of other modules, which the others need not wait for; each is called `main` there."""
 DEFAULT_CHAIN: Final = "quicknet"
@@ -212,7 +213,7 @@ def log() -> None:
 @click.option("--no-rounds", is_flag=True, help="Do not verify the signatures of the drand rounds: the slow part.")
 @json_option
 def check(directory: Path, file: Path | None, log_key: VerifierKey | None, no_rounds: bool, as_json: bool) -> None:
-    """Check a whole log: every entry, hash, checkpoint, signature, drand round and derived row.
+    """Check a whole log: every entry, hash, checkpoint, signature, cosignature, drand round and derived row.
 
     In a data directory also whether it holds what log.mark says was acknowledged. It changes nothing, and may run
     beside the service.
@@ -233,6 +234,8 @@ def check(directory: Path, file: Path | None, log_key: VerifierKey | None, no_ro
         print_json(asdict(report) | {"ok": report.ok})
     else:
         click.echo(f"{report.size} entries, {report.checkpoints} checkpoints, {report.rounds} rounds")
+        if report.cosignatures:
+            click.echo(f"{report.cosignatures} cosignatures of witnesses verified")
         click.echo(f"root {report.root}")
         for finding in report.findings:
             click.echo(f"DAMAGED {finding}")

@@ -1,7 +1,8 @@
 """`beacon demo`: a short backgammon match on this machine, from the seal to the verdict, and three attempts to cheat.
 
-The devnet, the service and the verifier are the real programs in processes of their own, on loopback ports; the demo is
-the game host and its two players. The chain is the devnet's and the host a sandbox host: a test, not a game.
+The devnet, the service, two witnesses and the verifier are the real programs in processes of their own, on loopback
+ports; the demo is the game host and its two players. The chain is the devnet's and the host a sandbox host: a test, not
+a game.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import re
 import secrets
 import shutil
@@ -18,15 +18,18 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import click
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from beacon.cli_common import Refused
+from beacon.client import sign_contribution
+from beacon.demo_processes import START_SECONDS, DemoError, beacon, run, serving
 from verifier.encoding import encode_json
 
 ORIGIN: Final = "localhost/fair-beacon-demo"
@@ -37,29 +40,25 @@ ROW: Final = 4
 WIDTH: Final = 80
 INDENT: Final = 16
 CLAIM_INDENT: Final = 26
-START_SECONDS: Final = 20.0
 FACES: Final = "⚀⚁⚂⚃⚄⚅"
-FILES: Final = ("transcript.json", "verdict.txt", "chain.json", "log.vkey")
-_URL: Final = re.compile(rb"http://127\.0\.0\.1:\d+")
-
-
-class DemoError(click.ClickException):
-    """The demo could not go on; the message says where."""
+FILES: Final = ("transcript.json", "verdict.txt", "chain.json", "log.vkey", "witnesses.policy")
+WITNESSES: Final = ("east", "west")
 
 
 @click.command()
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep transcript.json, chain.json, log.vkey and each receipt in this folder. It must be new or empty.",
+    help="Keep the transcript, what it is checked with, and each receipt in this folder. It must be new or empty.",
 )
 def main(out: Path | None) -> None:
     """Play a short backgammon match on this machine, without the internet, and check it with the real verifier.
 
-    It starts a drand-compatible devnet and the service on loopback ports, seals a session as a sandbox host, lets two
-    players contribute, waits for the round, draws an opening and twenty turns, reveals the seed, and runs `verifier
-    check` on the transcript. Then it changes a die, a contribution and the round in copies, and shows what the verifier
-    says. It takes less than half a minute and leaves nothing behind, except in the folder of --out.
+    It starts a drand-compatible devnet, the service and two witnesses of its log on loopback ports, seals a session as
+    a sandbox host, lets two players contribute, waits for the round, draws an opening and twenty turns, reveals the
+    seed, and runs `verifier check` on the transcript. Then it changes a die, a contribution and the round in copies,
+    and shows what the verifier says. It takes about half a minute and leaves nothing behind, except in the folder of
+    --out.
     """
     if out is not None and out.exists() and any(out.iterdir()):
         raise Refused(f"{out} is not empty; name a new folder")
@@ -78,7 +77,8 @@ def main(out: Path | None) -> None:
     verifier = shutil.which("verifier", path=Path(sys.executable).parent) or "verifier"
     _say("", f"Kept in {out}: {', '.join(FILES)}, receipts/. Change what you like, and check it again:")
     click.echo(f"\n  {verifier} check {out}/transcript.json \\")
-    click.echo(f"      --log-key {out}/log.vkey --chain {out}/chain.json --sandbox")
+    click.echo(f"      --log-key {out}/log.vkey --policy {out}/witnesses.policy \\")
+    click.echo(f"      --chain {out}/chain.json --sandbox")
     click.echo(f"\n  {verifier} draw --transcript {out}/transcript.json --recipe turn --n 1")
 
 
@@ -87,6 +87,9 @@ class _Demo:
     folder: Path
     out: Path
     receipts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    keys: dict[str, Ed25519PrivateKey] = field(
+        default_factory=lambda: {player: Ed25519PrivateKey.generate() for player in ("white", "black")}
+    )
 
     async def run(self) -> None:
         click.secho("fair-beacon demo: a backgammon match between White and Black", bold=True)
@@ -95,10 +98,11 @@ class _Demo:
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(aiohttp.ClientSession())
             devnet = ("devnet", "--port", "0", "--period", str(PERIOD), "--out", str(self.out / "chain.json"))
-            relay = await stack.enter_async_context(_serving(*devnet))
+            relay = await stack.enter_async_context(serving(*devnet))
             _say("devnet", f"a drand-compatible test network with a fresh key, a round every {PERIOD} s, at {relay}")
             token = await self._initialise(relay)
-            url = await stack.enter_async_context(_serving("serve", "--dir", str(self.folder / "data")))
+            await self._witness(stack)
+            url = await stack.enter_async_context(serving("serve", "--dir", str(self.folder / "data")))
             _say("service", f"the beacon, at {url}; it believes no relay and checks each round's BLS signature")
             client.headers["Authorization"] = f"Bearer {token}"
             await _until_ready(client, url)
@@ -108,38 +112,70 @@ class _Demo:
 
     async def _initialise(self, relay: str) -> str:
         data, chain = str(self.folder / "data"), str(self.out / "chain.json")
-        made = await _beacon("init", data, "--origin", ORIGIN, "--chain-file", chain, "--relay", relay, "--json")
+        made = await beacon("init", data, "--origin", ORIGIN, "--chain-file", chain, "--relay", relay, "--json")
         (self.out / "log.vkey").write_text(json.loads(made)["vkey"] + "\n")
         # A demo takes any free port.
+        self._configure(r"port = \d+", "port = 0")
+        return str(json.loads(await beacon("hosts", "add", HOST, "--sandbox", "--dir", data, "--json"))["token"])
+
+    async def _witness(self, stack: contextlib.AsyncExitStack) -> None:
+        """Two witnesses, each with a key of its own, and the policy that asks for both."""
+        log = (self.out / "log.vkey").read_text().strip()
+
+        lines, urls = [], []
+        for name in WITNESSES:
+            folder = str(self.folder / name)
+            made = await beacon("witness", "init", folder, "--name", f"localhost/{name}", "--log", log, "--json")
+            urls.append(await stack.enter_async_context(serving("witness", "serve", "--dir", folder, "--port", "0")))
+            lines.append(f"witness {name} {json.loads(made)['vkey']} {urls[-1]}\n")
+        policy = self.out / "witnesses.policy"
+        policy.write_text("".join([*lines, f"group both all {' '.join(WITNESSES)}\n", "quorum both\n"]))
+        self._configure(r"# policy = .*", f"policy = {json.dumps(str(policy.resolve()))}")
+        where = f"{' and '.join(WITNESSES)}, at {' and '.join(urls)}"
+        _say("witnesses", f"{where}: each signs that it saw the log, and when")
+
+    def _configure(self, line: str, value: str) -> None:
         config = self.folder / "data" / "beacon.toml"
-        config.write_text(re.sub(r"(?m)^port = \d+$", "port = 0", config.read_text()))
-        return str(json.loads(await _beacon("hosts", "add", HOST, "--sandbox", "--dir", data, "--json"))["token"])
+        config.write_text(re.sub(rf"(?m)^{line}$", lambda _: value, config.read_text()))
 
     async def _play(self, client: aiohttp.ClientSession, url: str) -> None:
-        sealed = await self._post(client, f"{url}/v1/sessions", "seal", _seal())
+        sealed = await self._post(client, f"{url}/v1/sessions", "seal", self._seal())
         session, number = sealed["session"], sealed["round"]
         wait = (sealed["round_time"] - time.time_ns() // 1_000_000) / 1000
         _say("sealed", f"session {session[:16]}..., entry {sealed['index']} of the log")
         _say("", f"the seed's SHA-256 is public: {sealed['commitment']}")
         _say("", f"it counts only together with round {number}, which comes in {wait:.1f} s and which nobody knows yet")
         base = f"{url}/v1/sessions/{session}"
-        for player in ("white", "black"):
-            entropy = secrets.token_hex(16)
-            body = {"participant": player, "entropy": entropy}
+        for player, key in self.keys.items():
+            entropy = secrets.token_bytes(16)
+            signature = sign_contribution(key, session, player, entropy)
+            body = {"participant": player, "entropy": entropy.hex(), "signature": signature.hex()}
             answer = await self._post(client, f"{base}/contributions", f"contribution-{player}", body)
-            _say(player, f"adds {entropy}, a secret until now, and keeps the receipt")
+            _say(player, f"adds {entropy.hex()}, a secret until now, signs it, and keeps the receipt")
         _say("closed", f"both have contributed: the log pins it all before the round (entry {answer['close_index']})")
         await _until_round(client, base, number)
         _say("round", f"round {number} is in, its signature verified, in the log")
         await self._roll(client, base)
         await self._post(client, f"{base}/reveal", "reveal", {})
         _say("revealed", "the seed is public: from now on anyone can redo every roll")
-        async with client.get(f"{base}/transcript") as response:
+        async with client.get(f"{base}/transcript?wait={START_SECONDS:.0f}") as response:
             (self.out / "transcript.json").write_bytes(await response.read())
         folder = self.out / "receipts"
         folder.mkdir()
         for position, (name, document) in enumerate(self.receipts, 1):
             (folder / f"{position:02}-{name}.json").write_bytes(encode_json(document) + b"\n")
+
+    def _seal(self) -> dict[str, Any]:
+        now = time.time_ns() // 1_000_000
+        dice = {"kind": "dice", "count": 2, "sides": 6}
+        public = {player: key.public_key().public_bytes_raw().hex() for player, key in self.keys.items()}
+        return {
+            "label": "demo match",
+            "round_at": now + 3 * PERIOD * 1_000,
+            "participants": [{"id": player, "key": key} for player, key in public.items()],
+            "min_contributions": 2,
+            "recipes": {"opening": {**dice, "reroll_ties": True}, "turn": dice},
+        }
 
     async def _roll(self, client: aiohttp.ClientSession, base: str) -> None:
         """The opening, one die each, and the turns: each draw says what it is for before it is known."""
@@ -169,7 +205,7 @@ class _Demo:
         return result
 
     async def _verify(self) -> None:
-        click.secho("\nNow the verifier, which trusts only the log's key and the chain's:", bold=True)
+        click.secho("\nNow the verifier, given the log's key, the chain's and the two witnesses':", bold=True)
         code, output = await self._check(self.out / "transcript.json")
         (self.out / "verdict.txt").write_text(output)
         for line in output.split("\n\nDrawn")[0].splitlines():
@@ -177,10 +213,12 @@ class _Demo:
             click.echo(textwrap.fill(line, WIDTH, subsequent_indent=indent, replace_whitespace=False))
         if code != 0:
             raise DemoError(f"the verifier does not accept the transcript (exit {code}): {output}")
+        if "Proven fair" not in output.splitlines()[0]:
+            raise DemoError("the witnesses did not see everything in time; is this machine very busy?")
         receipt = min((self.out / "receipts").glob("*contribution-white*"))
         transcript = str(self.out / "transcript.json")
         arguments = ("receipt", str(receipt), "--transcript", transcript, "--log-key", str(self.out / "log.vkey"))
-        code, output = await _run("verifier", *arguments)
+        code, output = await run("verifier", *arguments)
         click.echo()
         _say("white", "is what I added part of it?")
         _say("", output.splitlines()[0])
@@ -206,19 +244,9 @@ class _Demo:
 
     async def _check(self, path: Path, *options: str) -> tuple[int, str]:
         key, chain = str(self.out / "log.vkey"), str(self.out / "chain.json")
-        return await _run("verifier", "check", str(path), "--log-key", key, "--chain", chain, "--sandbox", *options)
-
-
-def _seal() -> dict[str, Any]:
-    now = time.time_ns() // 1_000_000
-    dice = {"kind": "dice", "count": 2, "sides": 6}
-    return {
-        "label": "demo match",
-        "round_at": now + 3 * PERIOD * 1_000,
-        "participants": [{"id": "white"}, {"id": "black"}],
-        "min_contributions": 2,
-        "recipes": {"opening": {**dice, "reroll_ties": True}, "turn": dice},
-    }
+        policy = str(self.out / "witnesses.policy")
+        trusted = ("--log-key", key, "--policy", policy, "--chain", chain)
+        return await run("verifier", "check", str(path), *trusted, "--sandbox", *options)
 
 
 def _change_die(entry: dict[str, Any]) -> str:
@@ -303,72 +331,3 @@ def _progress(text: str) -> Iterator[Callable[[], None]]:
     finally:
         if terminal:
             click.echo("\r" + " " * (shutil.get_terminal_size().columns - 1) + "\r", nl=False)
-
-
-async def _beacon(*arguments: str) -> str:
-    code, output = await _run("beacon", *arguments)
-    if code != 0:
-        raise DemoError(f"beacon {arguments[0]} failed: {output.strip()}")
-    return output
-
-
-async def _run(program: str, *arguments: str) -> tuple[int, str]:
-    """Run one of our programs to its end; its exit code, and what it wrote (standard error only where it failed)."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        program,
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=_environment(),
-    )
-    output, errors = await process.communicate()
-    text = output.decode()
-    return process.returncode or 0, text if text.strip() else errors.decode()
-
-
-@contextlib.asynccontextmanager
-async def _serving(*arguments: str) -> AsyncIterator[str]:
-    """Run one of our servers while the block runs; the URL that it says it listens on."""
-    with tempfile.TemporaryFile() as errors:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "beacon",
-            *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=errors,
-            env=_environment(),
-        )
-        assert process.stdout is not None
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                url = None
-                while url is None:
-                    line = await process.stdout.readline()
-                    if not line:
-                        errors.seek(0)
-                        reason = errors.read().decode(errors="replace").strip()
-                        raise DemoError(f"beacon {arguments[0]} ended before it listened:\n{reason[-2000:]}")
-                    url = _URL.search(line)
-            yield url.group().decode()
-        except TimeoutError as error:
-            raise DemoError(f"beacon {arguments[0]} did not listen within {START_SECONDS:.0f} seconds") from error
-        finally:
-            await _end(process)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        process.terminate()
-    try:
-        await asyncio.wait_for(process.wait(), START_SECONDS)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-
-
-def _environment() -> dict[str, str]:
-    """The caller's environment without settings of a service of its own."""
-    return {name: value for name, value in os.environ.items() if not name.upper().startswith("BEACON_")}

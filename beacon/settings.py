@@ -237,6 +237,32 @@ class SessionSettings(Section):
     )
 
 
+class WitnessSettings(Section):
+    """Who cosigns the log's checkpoints, so that nobody has to trust this service about their order and time."""
+
+    policy: Path | None = Field(
+        default=None,
+        description="A file that names the witnesses with their keys and URLs, and their quorum (C2SP tlog-policy): "
+        "the same that players give to `verifier check --policy`. Relative to this file. Without it nobody is asked.",
+        examples=["witnesses.policy"],
+    )
+    timeout_ms: int = Field(default=2_000, ge=100, le=60_000, description="Milliseconds that a witness has to answer.")
+    every_ms: int = Field(
+        default=500,
+        ge=50,
+        le=60_000,
+        description="Milliseconds at least from one checkpoint that witnesses are asked to cosign to the next.",
+    )
+    room_ms: int = Field(
+        default=3_000,
+        ge=0,
+        le=600_000,
+        description="Milliseconds that are left for the witnesses, where there are any: between the default close of "
+        "contributions and its round, and between a live call and its round (the default of `lead`). `every_ms` and "
+        "`timeout_ms` together should fit in.",
+    )
+
+
 class LoggingSettings(Section):
     """Structured logs on standard error. They never hold bodies, tokens or seeds."""
 
@@ -273,6 +299,7 @@ class Settings(BaseSettings):
     waiting: WaitingSettings = Field(default_factory=WaitingSettings)
     sessions: SessionSettings = Field(default_factory=SessionSettings)
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
+    witnesses: WitnessSettings = Field(default_factory=WitnessSettings)
     logging: LoggingSettings = Field(default_factory=LoggingSettings)
     chains: list[ChainSettings] = Field(default_factory=_default_chains, min_length=1, max_length=16)
 
@@ -498,4 +525,7 @@ def _with_absolute_paths(settings: Settings, base: Path) -> Settings:
         chain if chain.file is None else chain.model_copy(update={"file": base / chain.file})
         for chain in settings.chains
     ]
-    return settings.model_copy(update={"data_dir": base / settings.data_dir, "chains": chains})
+    witnesses = settings.witnesses
+    if witnesses.policy is not None:
+        witnesses = witnesses.model_copy(update={"policy": base / witnesses.policy})
+    return settings.model_copy(update={"data_dir": base / settings.data_dir, "chains": chains, "witnesses": witnesses})

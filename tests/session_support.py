@@ -136,7 +136,9 @@ class MemorySeeds:
 class Service:
     """Everything that `beacon.app` wires, but the network."""
 
-    def __init__(self, path, clock, rounds, seeds, *, chain=QUICKNET, monotonic=None, **log_options):
+    def __init__(
+        self, path, clock, rounds, seeds, *, chain=QUICKNET, monotonic=None, room=0, defaults=None, **log_options
+    ):
         self.clock, self.rounds, self.seeds = clock, rounds, seeds
         signer = SigningKey(bytes(32), ORIGIN)
         self.vkey = signer.vkey
@@ -163,7 +165,8 @@ class Service:
             origin=ORIGIN,
             sandbox_only=[],
             default_chain="real",
-            defaults=SessionSettings(),
+            defaults=SessionSettings(**defaults or {}),
+            room=room,
         )
         self.changes = Changes()
         self.book.listen(self.changes.told)

@@ -12,6 +12,7 @@ from tests.process_support import ROOT, run
 from verifier.check import Trust, check
 from verifier.fetch import load_chain
 from verifier.note import VerifierKey
+from verifier.policy import Policy
 
 
 async def test_the_demo_ends_in_a_fair_verdict_and_catches_every_change(tmp_path):
@@ -19,7 +20,7 @@ async def test_the_demo_ends_in_a_fair_verdict_and_catches_every_change(tmp_path
     code, output, errors = await run("beacon", "demo", "--out", out)
     assert code == 0, output + errors
     assert "Traceback" not in output + errors
-    for step in ("devnet", "sealed", "closed", "round", "opening", "turns", "revealed", "PRESENT"):
+    for step in ("devnet", "witnesses", "sealed", "closed", "round", "opening", "turns", "revealed", "PRESENT"):
         assert step in output
     assert output.count("(exit 1)") == 3
     wide = [line for line in output.splitlines() if len(line) > 80 and str(tmp_path) not in line]
@@ -28,17 +29,22 @@ async def test_the_demo_ends_in_a_fair_verdict_and_catches_every_change(tmp_path
 
     chain, vkey = load_chain(str(out / "chain.json")), VerifierKey.parse((out / "log.vkey").read_text().strip())
     assert chain.beacon_id == "devnet"
-    trust = Trust(log_key=vkey, chains={chain.hash: chain}, sandbox=True)
+    policy = Policy.parse((out / "witnesses.policy").read_bytes())
+    trust = Trust(log_key=vkey, chains={chain.hash: chain}, policy=policy, sandbox=True)
     verdict = check((out / "transcript.json").read_bytes(), trust)
     assert verdict.exit == 0
     assert len(verdict.session["outcomes"]) == 21
+    states = {claim.name: claim.state for claim in verdict.claims}
+    assert {name for name, state in states.items() if state != "PROVEN"} == {"custody", "attachments"}
+    assert len(policy.witnesses) == 2
+    assert "east, west saw" in verdict["unpredictable"].text
     receipts = sorted((out / "receipts").iterdir())
     names = [path.name.split("-", 1)[1].removesuffix(".json") for path in receipts]
     assert names[:5] == ["seal", "contribution-white", "contribution-black", "close", "draw-opening"]
     assert names[-1] == "reveal"
     assert len(names) == 26
-    assert (out / "verdict.txt").read_text().startswith("A test, not a game: Fair if")
-    for path in receipts:
+    assert (out / "verdict.txt").read_text().startswith("A test, not a game: Proven fair.")
+    for path in receipts:  # a receipt comes before any witness has seen it
         assert check(path.read_bytes(), trust)["log"].state == "PROVEN"
     assert json.loads((out / "chain.json").read_text()) == chain.as_dict()
 

@@ -210,7 +210,7 @@ def test_a_wrong_value_of_a_variable_names_the_variable(
             assert line.startswith(f"{name}: "), line
             assert str(file) not in line
             assert not INSIDES.search(line), line
-    assert refused or keys == ("data_dir",)
+    assert refused or keys in {("data_dir",), ("witnesses", "policy")}  # any text is a path
 
 
 @pytest.mark.parametrize(

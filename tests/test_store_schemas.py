@@ -9,9 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlite_utils import Database
 
 from beacon.store.errors import SchemaRefused
-from beacon.store.log_schema import APPEND_ONLY, LOG_SCHEMA
+from beacon.store.log_schema import APPEND_ONLY, LOG_SCHEMA, migrations
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.schema import open_readonly
 from beacon.store.writer import Writer
@@ -60,6 +61,8 @@ def fill(db):
             db.execute("INSERT INTO checkpoints VALUES (?, 'note', 7)", [index + 1])
     db.execute("INSERT INTO rounds VALUES (zeroblob(32), 1, x'01', NULL)")
     db.execute("INSERT INTO round_evidence VALUES (zeroblob(32), 1, x'02', NULL, 7)")
+    db.execute("INSERT INTO witnesses VALUES (1, 'vkey')")
+    db.execute("INSERT INTO cosignatures VALUES (3, 1, zeroblob(72))")
 
 
 ROWS = {
@@ -82,6 +85,12 @@ ROWS = {
         "round",
         "(zeroblob(32), 1, x'09', NULL)",
         ["(zeroblob(31), 1, x'01', NULL)", "(zeroblob(32), 0, x'01', NULL)"],
+    ),
+    "witnesses": ("id", "(1, 'other')", ["(3, 'other')", "(0, 'other')", "(2, 'vkey')", "(2, NULL)"]),
+    "cosignatures": (
+        "size",
+        "(3, 1, zeroblob(73))",
+        ["(2, 1, zeroblob(72))", "(3, 2, zeroblob(72))", "(1, 1, zeroblob(8))", "(1, 1, NULL)"],
     ),
     "round_evidence": ("round", "(zeroblob(32), 1, x'02', x'09', 8)", ["(zeroblob(31), 2, x'01', NULL, 7)"]),
 }
@@ -204,6 +213,23 @@ def test_one_kind_of_database_is_not_opened_as_the_other(log_path, path, writer)
         Writer(log_path, PRIVATE_SCHEMA)
     with pytest.raises(SchemaRefused):
         Writer(path, LOG_SCHEMA)
+
+
+def test_a_log_of_before_there_were_witnesses_is_brought_up_to_date(tmp_path):
+    path = tmp_path / "log.db"
+    path.touch()
+    with Database(path, execute_plugins=False) as db:
+        db.execute(f"PRAGMA application_id = {LOG_SCHEMA.application_id}")
+        migrations.apply(db, stop_before="m002_cosignatures")
+        assert "cosignatures" not in db.table_names()
+        db.execute("INSERT INTO entries VALUES (0, x'7b7d')")
+        db.conn.commit()
+    with pytest.raises(SchemaRefused, match="is missing"), closing(open_readonly(path)) as db:
+        LOG_SCHEMA.check(db)
+    Writer(path, LOG_SCHEMA).close()
+    with closing(open_readonly(path)) as db:
+        LOG_SCHEMA.check(db)
+        assert db.execute("SELECT entry FROM entries").fetchall() == [(b"{}",)]
 
 
 def test_a_foreign_database_is_not_taken_over(tmp_path):

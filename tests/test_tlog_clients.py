@@ -10,13 +10,10 @@ import base64
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -26,88 +23,22 @@ from beacon.clock import ShiftedClock, SystemClock
 from tests.lying_relay import LyingRelay
 from tests.process_support import add_host, api, make_data, run, serving
 from tests.round_support import QUICKNET
+from tests.tlog_clients.environments import NEWER, SOURCE, Client, installed, python_for
 from tests.tlog_clients.interpreter import find
 from verifier.note import SigningKey
 
-SOURCE = Path(__file__).parent / "tlog_clients"
-NEWER = "3.12"
 PYTHON = {"tlog-scales": "3.11", "aics-tlog": NEWER}
+WHAT = "read the log"
 ORIGIN = "beacon.example/tlog"
 ENTRIES = 600
 AT_ONCE = 8
-
-
-def unavailable(client, why):
-    """CI installs what this needs, so there a lack of it is a failure."""
-    if os.environ.get("CI"):
-        pytest.fail(f"{why}; in CI {client} has to read the log")
-    pytest.skip(f"{why}: {client} from PyPI did NOT read the log")
-
-
-def python_for(client):
-    """The one that .ci/run found or installed for the clients that need more than the tests do, or any that will do."""
-    given = os.environ.get("TLOG_CLIENTS_PYTHON")
-    if given and PYTHON[client] == NEWER:
-        return given
-    found = find(PYTHON[client])
-    if found is None:
-        pytest.skip(f"no Python {PYTHON[client]} on this machine: {client} from PyPI did NOT read the log")
-    return found
-
-
-def installed(folder, client, python):
-    """The environment of a client, made once for its requirements and this Python."""
-    requirements = SOURCE / f"{client}.txt"
-    wanted = f"{python}\n{requirements.read_text()}"
-    environment, done = folder / client, folder / f"{client}.done"
-    if done.exists() and done.read_text() == wanted and (environment / "bin" / "python").exists():
-        return environment
-    shutil.rmtree(environment, ignore_errors=True)
-    done.unlink(missing_ok=True)
-    pip = [environment / "bin" / "python", "-m", "pip", "install", "-q", "--only-binary", ":all:", "-r", requirements]
-    for command in ([python, "-m", "venv", environment], pip):
-        try:
-            made = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        except subprocess.TimeoutExpired:
-            unavailable(client, f"{client} was not installed within five minutes")
-        if made.returncode != 0:
-            unavailable(client, f"{client} could not be installed ({made.stderr.strip().splitlines()[-1:]})")
-    done.write_text(wanted)
-    return environment
-
-
-class Client:
-    """One client in its own environment, in a process of its own."""
-
-    def __init__(self, name, environment):
-        self.name, self.environment = name, environment
-
-    async def call(self, program, *arguments, given=b""):
-        """Exit code and standard output of one of the environment's programs."""
-        surroundings = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-        surroundings.pop("PYTHONPATH", None)
-        process = await asyncio.create_subprocess_exec(
-            self.environment / "bin" / program, *map(str, arguments), env=surroundings,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        async with asyncio.timeout(240):
-            output, errors = await process.communicate(given)
-        return process.returncode, output, errors.decode()
-
-    async def read(self, vkey, *urls, old=None):
-        """What the client makes of whole logs: of each the size, root and entries' hashes, or why it refused."""
-        jobs = json.dumps([{"url": url, "vkey": vkey, "old": old} for url in urls]).encode()
-        script = SOURCE / f"read_{self.name.replace('-', '_')}.py"
-        code, output, errors = await self.call("python", script, given=jobs)
-        assert code == 0, errors
-        return json.loads(output)
 
 
 @pytest.fixture(params=PYTHON)
 def client(request):
     name = request.param
     folder = request.config.cache.mkdir("tlog-clients")
-    return Client(name, installed(folder, name, python_for(name)))
+    return Client(name, installed(folder, name, python_for(name, PYTHON[name], WHAT), WHAT))
 
 
 class Beacon:

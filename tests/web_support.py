@@ -11,6 +11,7 @@ from beacon.store.hosts import SCOPES, Grant
 from beacon.web.application import build_web
 from beacon.web.openapi_document import PAGES
 from beacon.web.services import SERVICES, Chain, Services
+from beacon.witness.witnesses import Nobody
 from tests.openapi_support import violations
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, BOB, ORIGIN
@@ -32,7 +33,7 @@ def headers(host=ALICE, scope=None):
 
 
 @contextlib.asynccontextmanager
-async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies=""):
+async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies="", witnesses=None):
     """A client of the API of a service (`tests.session_support.service`)."""
     settings = Settings(
         origin=ORIGIN,
@@ -53,6 +54,7 @@ async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies=""
         settings=settings,
         stopped=lambda: None,
         webhooks=webhooks,
+        witnesses=witnesses or Nobody(),
     )
     found = hold(app)
     async with TestClient(TestServer(app)) as client:

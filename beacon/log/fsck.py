@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from sqlite_utils import Database
 
+from beacon.log.fsck_cosignatures import CosignaturesCheck
 from beacon.log.fsck_rounds import RoundsCheck
 from beacon.log.projection import Loading, Projection
 from beacon.log.recovery import open_checkpoint
@@ -45,7 +46,7 @@ _CHUNK: Final = 1_000
 class Finding:
     """Something that is not as it should be.
 
-    where: schema, database, entry, hash, checkpoint, derived, round, evidence or mark.
+    where: schema, database, entry, hash, checkpoint, cosignature, derived, round, evidence or mark.
     index: the entry's index, the hash row's, the checkpoint's size, or the number of a stored round (round) or of one
     that was signed twice (evidence); None where it is about the whole.
     """
@@ -64,11 +65,12 @@ class Report:
 
     rounds: rows of that table. rounds_checked: whether rounds were verified. rounds_verified, rounds_unverified:
     distinct (chain, round, signature) of entries and tables that verify, and of which it was not asked; rounds_foreign:
-    those of the latter whose chain is known neither to the log nor to this software.
+    those of the latter whose chain is known neither to the log nor to this software. cosignatures: those that verify.
     """
 
     size: int = 0
     checkpoints: int = 0
+    cosignatures: int = 0
     rounds: int = 0
     rounds_checked: bool = False
     rounds_verified: int = 0
@@ -175,6 +177,7 @@ class _Check:
         self._stack: list[tuple[int, bytes]] = []
         self._time = 0
         self._rounds: Final = RoundsCheck(db, report.add)
+        self._cosignatures: CosignaturesCheck
         report.derived_checked = projections is not None
 
     def run(self, round_progress: Progress) -> None:
@@ -185,7 +188,10 @@ class _Check:
                 self._report.add("database", None, line)
         self._report.rounds = self._db.execute("SELECT count(*) FROM log.rounds").fetchone()[0]
         _open_all(self._projections, self._db)
+        self._cosignatures = CosignaturesCheck(self._db, self._report.add)
         self._check_entries()
+        self._cosignatures.rest()
+        self._report.cosignatures = self._cosignatures.verified
         if self._report.derived_checked:
             for table in DERIVED:
                 self._check_derived(table)
@@ -208,6 +214,7 @@ class _Check:
             covered = checkpoints.take(index + 1)
             if covered is not None:
                 self._check_checkpoint(*covered)
+                self._cosignatures.covered(*covered[:2])
             self._apply(index, entry, leaf, committed=covered is not None)
             expected += 1
             if expected % PROGRESS_EVERY == 0:

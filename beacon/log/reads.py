@@ -112,6 +112,14 @@ def checkpoint_note(db: Database, size: int) -> str | None:
     return None if row is None else str(row[0])
 
 
+def signed_note(db: Database, size: int) -> str:
+    """As `checkpoint_note`, of one that must be there. Raises LogDamaged."""
+    note = checkpoint_note(db, size)
+    if note is None:
+        raise LogDamaged(f"there is no checkpoint of size {size}")
+    return note
+
+
 def checkpoint_covering(db: Database, index: int) -> SignedCheckpoint:
     """Give the first checkpoint that covers an entry of the log. Raises LogDamaged."""
     row = db.conn.execute(

@@ -66,16 +66,22 @@ def seal(
     newest: VerifiedRound,
     defaults: SessionSettings,
     time: int,
+    room: int = 0,
 ) -> entries.Seal:
-    """The seal at `time`, with the service's choice for what the request leaves open (6.3)."""
+    """The seal at `time`, with the service's choice for what the request leaves open (6.3).
+
+    room: ms that it leaves between an anchor and its round for the witnesses (7.1).
+    """
     request, chain = terms.request, terms.chain
     live = request.profile == "live"
     takes = bool(request.participants) or request.open
-    number = None if live else _round(terms, newest, defaults, time)
-    lead = (request.lead or entries.MIN_LEAD) if live else None
+    number = None if live else _round(terms, newest, defaults, time, room)
+    lead = (request.lead or max(entries.MIN_LEAD, room)) if live else None
     close_at = request.close_at
     if not request.close_at_given and takes:
-        close_at = time + defaults.round_lead_ms if number is None else _default_close(chain, chain.time(number), time)
+        close_at = (
+            time + defaults.round_lead_ms if number is None else _default_close(chain, chain.time(number), time, room)
+        )
     reveal_by = request.reveal_by
     if reveal_by is None:
         last = max(time, close_at or 0) + (lead or 0) if number is None else chain.time(number)
@@ -110,10 +116,12 @@ def seal(
     return entry
 
 
-def _default_close(chain: ChainInfo, due: int, time: int) -> int:
+def _default_close(chain: ChainInfo, due: int, time: int, room: int) -> int:
     """Some seconds before the last moment, where there is time: many sessions may have to be closed for one round."""
-    early = due - period(chain) - CLOSE_MARGIN
-    return early if early - time >= CLOSE_MARGIN else due - period(chain)
+    last = due - max(period(chain), room)
+    if last - CLOSE_MARGIN - time >= CLOSE_MARGIN:
+        return last - CLOSE_MARGIN
+    return last if last > time else due - period(chain)
 
 
 def _minimum(request: SealRequest) -> int:
@@ -123,14 +131,14 @@ def _minimum(request: SealRequest) -> int:
     return 0 if request.open or takes_none else len(request.participants)
 
 
-def _round(terms: SealTerms, newest: VerifiedRound, defaults: SessionSettings, time: int) -> int:
+def _round(terms: SealTerms, newest: VerifiedRound, defaults: SessionSettings, time: int, room: int) -> int:
     request, chain = terms.request, terms.chain
     if request.round is not None:
         return request.round
     if request.round_at is not None:
         return chain.first_at(request.round_at)
     takes = 3 if request.participants or request.open else 2
-    earliest = time + max(defaults.round_lead_ms, takes * period(chain))
+    earliest = time + max(defaults.round_lead_ms, takes * period(chain) + room)
     return max(newest.round + 2, chain.first_at(earliest))
 
 

@@ -40,8 +40,9 @@ class Sessions:
         sandbox_only: Iterable[str],
         default_chain: str,
         defaults: SessionSettings,
+        room: int = 0,
     ) -> None:
-        """sandbox_only: names of the chains that only sandbox hosts may use."""
+        """sandbox_only: names of the chains that only sandbox hosts may use. room: as in `commands.seal`."""
         self._context: Final = context
         self._live: Final = Live(context)
         self._joining: Final = joining
@@ -50,6 +51,7 @@ class Sessions:
         self._sandbox_only: Final = frozenset(sandbox_only)
         self._default_chain: Final = default_chain
         self._defaults: Final = defaults
+        self._room: Final = room
 
     async def seal(self, host: Host, request: SealRequest, key: Key | None = None) -> Written:
         """Seal a session: the seed is kept before the seal is public."""
@@ -84,7 +86,7 @@ class Sessions:
             rules.running(chain, time)
             number = context.book.next_sequence(host.name) + ahead.seals[host.name]
             newest = context.known_time(chain, time)
-            entry = [wire.encode(commands.seal(terms, commitment, number, newest, self._defaults, time))]
+            entry = [wire.encode(commands.seal(terms, commitment, number, newest, self._defaults, time, self._room))]
             if not context.book.knows_chain(chain.hash) and chain.hash not in ahead.chains:
                 entry.insert(0, wire.encode(entries.Chain(time, chain.as_dict())))
             ahead.seals[host.name] += 1

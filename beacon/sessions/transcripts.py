@@ -11,6 +11,7 @@ from beacon.log import reads
 from beacon.log.log import Log
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.sequencer import Appended
+from beacon.sessions import evidence
 from beacon.sessions.book import chain_info, session_events
 from beacon.store.reader import Reader
 from verifier.entries import Seal, parse_entry
@@ -61,4 +62,6 @@ class Transcripts:
         assert info is not None
         proofs = reads.inclusion_proofs(db, [index for index, _ in shown], checkpoint.size)
         events = [(index, entry, proof) for (index, entry), proof in zip(shown, proofs, strict=True)]
-        return document_bytes(encode_transcript(self._origin, self._vkey, info, events, checkpoint.note))
+        seen = evidence.evidence(db, evidence.anchors(shown), shown[-1][0], checkpoint)
+        note = evidence.cosigned(db, checkpoint)
+        return document_bytes(encode_transcript(self._origin, self._vkey, info, events, note, seen))

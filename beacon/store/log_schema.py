@@ -6,6 +6,9 @@
     checkpoints  size = number of leaves; note = the signed checkpoint; time = that of the newest entry, in ms
     rounds       drand rounds that were verified before they were stored, one per (chain, round)
     round_evidence  a second valid signature of a stored round: proof of a broken chain
+    witnesses    vkey = the public key of a witness that cosigned a checkpoint; id counts from 1
+    cosignatures size = of the checkpoint; witness = its id; signature = POSIX seconds (8 bytes) and what signs them
+                 with the checkpoint (C2SP tlog-cosignature): what stands behind the key id in its line
 
 These only ever grow: triggers forbid update, delete and gaps (INSERT OR REPLACE included), and a checkpoint that does
 not cover exactly the entries that are there. Whoever can write the file can drop a trigger; the checkpoints' signatures
@@ -63,6 +66,22 @@ ROUNDS: Final = (
     BEGIN SELECT RAISE(ABORT, 'evidence is never replaced'); END""",
 )
 
+COSIGNATURES: Final = (
+    "CREATE TABLE witnesses (id INTEGER PRIMARY KEY, vkey TEXT NOT NULL) STRICT",
+    """CREATE TRIGGER witnesses_once BEFORE INSERT ON witnesses
+    WHEN NEW.id IS NOT (SELECT coalesce(max(id), 0) + 1 FROM witnesses)
+    OR EXISTS (SELECT 1 FROM witnesses WHERE vkey = NEW.vkey)
+    BEGIN SELECT RAISE(ABORT, 'a witness stands there once, and they are numbered without gaps'); END""",
+    """CREATE TABLE cosignatures (size INTEGER NOT NULL, witness INTEGER NOT NULL, signature BLOB NOT NULL
+    CHECK (length(signature) > 8), PRIMARY KEY (size, witness)) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX cosignatures_by_witness ON cosignatures (witness, size)",
+    """CREATE TRIGGER cosignatures_once BEFORE INSERT ON cosignatures
+    WHEN EXISTS (SELECT 1 FROM cosignatures WHERE size = NEW.size AND witness = NEW.witness)
+    OR NOT EXISTS (SELECT 1 FROM checkpoints WHERE size = NEW.size)
+    OR NOT EXISTS (SELECT 1 FROM witnesses WHERE id = NEW.witness)
+    BEGIN SELECT RAISE(ABORT, 'a witness cosigns a checkpoint that is there, and its first cosignature stays'); END""",
+)
+
 DERIVED: Final = {
     "sessions": (
         """CREATE TABLE sessions (session BLOB PRIMARY KEY CHECK (length(session) = 32), seal_index INTEGER NOT NULL,
@@ -90,7 +109,9 @@ DERIVED: Final = {
     "chain_entries": ("CREATE TABLE chain_entries (chain BLOB PRIMARY KEY, i INTEGER NOT NULL) STRICT, WITHOUT ROWID",),
 }
 
-APPEND_ONLY: Final = ("entries", "hashes", "checkpoints", "rounds", "round_evidence")
+_WITH_TREE: Final = ("entries", "hashes", "checkpoints", "rounds", "round_evidence")
+_WITH_WITNESSES: Final = ("witnesses", "cosignatures")
+APPEND_ONLY: Final = (*_WITH_TREE, *_WITH_WITNESSES)
 
 migrations = Migrations("fair-beacon-log")
 
@@ -107,7 +128,15 @@ def immutable(table: str) -> tuple[str, ...]:
 @migrations()
 def m001_log(db: Database) -> None:
     """Create everything of the first version."""
-    for group in (ENTRIES, HASHES, CHECKPOINTS, ROUNDS, *map(immutable, APPEND_ONLY), *DERIVED.values()):
+    for group in (ENTRIES, HASHES, CHECKPOINTS, ROUNDS, *map(immutable, _WITH_TREE), *DERIVED.values()):
+        for statement in group:
+            db.execute(statement)
+
+
+@migrations()
+def m002_cosignatures(db: Database) -> None:
+    """Add what witnesses say."""
+    for group in (COSIGNATURES, *map(immutable, _WITH_WITNESSES)):
         for statement in group:
             db.execute(statement)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -11,6 +11,7 @@ from beacon.web.relay_watch import report
 from beacon.web.schemas import Health, Readiness
 from beacon.web.services import SERVICES
 from beacon.web.session_routes import json_response
+from beacon.witness.witnesses import Witnessed
 
 UNAVAILABLE: Final = web.HTTPServiceUnavailable.status_code
 
@@ -41,4 +42,19 @@ async def readyz(request: web.Request) -> web.Response:
     chains = {chain.name: report(services.status(chain)) for chain in services.chains}
     stopped = services.stopped()
     ready = not stopped and chains[services.settings.default_chain]["trouble"] is None
-    return json_response({"ready": ready, "stopped": stopped, "chains": chains}, status=200 if ready else UNAVAILABLE)
+    answer = {"ready": ready, "stopped": stopped, "chains": chains}
+    if witnesses := services.witnesses.report():
+        answer["witnesses"] = {one.name: _witnessed(one) for one in witnesses}
+    return json_response(answer, status=200 if ready else UNAVAILABLE)
+
+
+def _witnessed(one: Witnessed) -> dict[str, Any]:
+    return {
+        "size": one.standing.size,
+        "time": one.standing.time,
+        "lag": one.lag,
+        "behind_ms": one.behind_ms,
+        "disagrees": one.disagrees,
+        "last": one.standing.last,
+        "failures_in_a_row": one.standing.failures_in_a_row,
+    }

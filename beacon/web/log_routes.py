@@ -30,7 +30,7 @@ routes: Final = web.RouteTableDef()
     "Log",
     answers={
         200: Answer(
-            "The resource: text for `checkpoint` and `vkey`, else bytes.",
+            "The resource: text for `checkpoint`, `witnessed` and `vkey`, else bytes.",
             media="application/octet-stream",
             schema={},
             headers=("Cache-Control",),
@@ -40,13 +40,18 @@ routes: Final = web.RouteTableDef()
     errors=("not-found",),
 )
 async def resource(request: web.Request) -> web.StreamResponse:
-    """The checkpoint, the log's public key, a tile of hashes or a bundle of entries."""
+    """`checkpoint`, `witnessed` (the newest that a quorum cosigned), `vkey`, a tile of hashes, a bundle of entries."""
     raw = request.raw_path
     path = raw.removeprefix(PREFIX)
     if len(path) > MAX_PATH or raw != PREFIX + path:
         raise _absent()
     if path == "checkpoint":
-        return _text(request.app[SERVICES].log.latest().note, "no-cache")
+        services = request.app[SERVICES]
+        return _text(services.witnesses.note(services.log.latest()), "no-cache")
+    if path == "witnessed":
+        if (note := request.app[SERVICES].witnesses.newest()) is None:
+            raise _absent()
+        return _text(note, "no-cache")
     if path == "vkey":
         return _text(request.app[SERVICES].vkey + "\n", "no-cache")
     return await _tile(request, path)

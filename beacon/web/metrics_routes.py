@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -15,6 +15,8 @@ from beacon.web.measured import MEASURED, REQUESTS, RequestCollector, ServiceCol
 from beacon.web.middleware import add_headers, observe
 from beacon.web.services import SERVICES
 from beacon.web.waits import SEATS
+from beacon.web.witness_metrics import WitnessCollector
+from beacon.witness.witnesses import Witnessed
 
 REGISTRIES: Final = web.AppKey("registries", tuple[CollectorRegistry, ...])
 
@@ -33,7 +35,7 @@ def build_metrics(app: web.Application) -> web.Application:
 
 @routes.get("/metrics")
 async def metrics(request: web.Request) -> web.Response:
-    """Numbers for Prometheus: requests, writes, sessions, chains and relays."""
+    """Numbers for Prometheus: requests, writes, sessions, chains, relays and witnesses."""
     of_loop, of_any = request.app[REGISTRIES]
     body = generate_latest(of_loop) + await asyncio.to_thread(generate_latest, of_any)
     return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE_LATEST})
@@ -46,8 +48,13 @@ def registries_of(app: web.Application) -> tuple[CollectorRegistry, CollectorReg
         services = app.get(SERVICES)
         return [(chain.name, services.status(chain)) for chain in services.chains] if services else []
 
+    def witnesses() -> Sequence[Witnessed]:
+        services = app.get(SERVICES)
+        return services.witnesses.report() if services else ()
+
     of_loop, of_any = CollectorRegistry(), CollectorRegistry()
     of_loop.register(RequestCollector(app[REQUESTS], lambda: len(app[SEATS])))
     of_loop.register(ChainCollector(statuses))
+    of_loop.register(WitnessCollector(witnesses))
     of_any.register(ServiceCollector(lambda: app.get(MEASURED)))
     return of_loop, of_any

@@ -16,6 +16,7 @@ from beacon.rounds.rounds import TROUBLES
 from beacon.sessions.ledger import OPEN
 from beacon.sessions.recipe_models import Recipes
 from beacon.sessions.requests import Outcome
+from beacon.witness.client import Result
 from verifier.transcript import FORMAT
 
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -430,12 +431,27 @@ class ChainReport(BaseModel):
     failing_relays: list[FailingRelay]
 
 
+class WitnessReport(BaseModel):
+    """How the log stands with a witness. size, time: of its newest cosignature (POSIX seconds). lag: entries that it
+    has not cosigned; behind_ms: for how long one of them has been public. disagrees: it has seen another log.
+    """
+
+    size: Count
+    time: Annotated[int, Field(ge=0)] | None
+    lag: Count
+    behind_ms: Count
+    disagrees: bool
+    last: Annotated[str, Field(json_schema_extra={"enum": [*Result]})] | None
+    failures_in_a_row: Count
+
+
 class Readiness(BaseModel):
-    """Whether sessions can be sealed on the default chain now."""
+    """Whether sessions can be sealed on the default chain now. witnesses: where any are asked; seals do not wait."""
 
     ready: bool
     stopped: str | None
     chains: dict[str, ChainReport]
+    witnesses: dict[str, WitnessReport] | SkipJsonSchema[None] = absent()
 
 
 class ProblemRow(BaseModel):

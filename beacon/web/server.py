@@ -33,10 +33,13 @@ async def serve(
     listen: ListenSettings,
     announce: Callable[[str], None],
     metrics: MetricsSettings | None = None,
+    *,
+    stopped: Callable[[], str | None] | None = None,
 ) -> str | None:
     """Serve until SIGTERM or SIGINT, or until a database takes no more writes; finish the requests under way.
 
     announce: called once with the listening URL, when requests are taken. metrics: where /metrics listens, if it does.
+    stopped: why it cannot go on, None while it can; without it `app[SERVICES]` says so.
     Returns None when told to stop, else why it had to. Raises OSError when the address cannot be bound, and whatever
     the application's start raises.
     """
@@ -52,7 +55,7 @@ async def serve(
                 _logger.info("metrics", url=f"{await stack.enter_async_context(numbers)}/metrics")
             _spare_the_collector()
             announce(url)
-            reason = await _until_end(told, app[SERVICES].stopped)
+            reason = await _until_end(told, stopped or app[SERVICES].stopped)
             _logger.info("stopping", reason=reason or "told to")
             return reason
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from aiohttp import web
@@ -17,6 +17,7 @@ from beacon.sessions.state import SessionState
 from beacon.sessions.waiting import Waiting
 from beacon.settings import Settings
 from beacon.webhooks.webhooks import Webhooks
+from beacon.witness.witnesses import Nobody, Published
 from verifier.drand import ChainInfo, VerifiedRound
 
 
@@ -124,7 +125,8 @@ class Chain:
 class Services:
     """Everything that a request may need.
 
-    vkey: the log's public key. stopped: why the service cannot go on writing, None while it can.
+    vkey: the log's public key. stopped: why the service cannot go on writing, None while it can. witnesses: what they
+    cosigned.
     """
 
     sessions: Sessions
@@ -138,6 +140,7 @@ class Services:
     chains: tuple[Chain, ...]
     settings: Settings
     stopped: Callable[[], str | None]
+    witnesses: Published = field(default_factory=Nobody)
 
     def status(self, chain: Chain) -> ChainStatus:
         """What is known of a chain now; its trouble is judged by the clock and by the log's own time (6.2)."""

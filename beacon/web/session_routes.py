@@ -247,10 +247,21 @@ async def receipt(request: web.Request) -> web.Response:
 
 
 @routes.get("/v1/sessions/{session}/transcript")
-@describe("Sessions", answers={200: Answer("The transcript.", Document)}, errors=("session-unknown",))
+@describe(
+    "Sessions",
+    parameters=[WAIT],
+    answers={200: Answer("The transcript.", Document)},
+    errors=(*WAITING, "session-unknown"),
+)
 async def transcript(request: web.Request) -> web.StreamResponse:
-    """The document that `verifier check` takes: the session's entries with their proofs."""
-    document = await request.app[SERVICES].sessions.transcript(session_id(request))
+    """The document that `verifier check` takes; `?wait=SECONDS`: once witnesses have cosigned all of it, or then."""
+    session, services = session_id(request), request.app[SERVICES]
+    waits.only(request, "wait")
+    if seconds := waits.seconds(request):
+        shown = await services.sessions.view(session)
+        with waits.seat(request):
+            await waits.while_there(request, services.witnesses.covered(shown["last_index"], seconds))
+    document = await services.sessions.transcript(session)
     count_more(request, len(document) // BYTES_A_REQUEST)
     return await sending.send(request, document, {hdrs.CONTENT_TYPE: "application/json; charset=utf-8"})
 

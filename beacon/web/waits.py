@@ -114,3 +114,4 @@ async def release(app: web.Application) -> None:
     services = app.get(SERVICES)
     if services is not None:
         services.waiting.changes.release()
+        services.witnesses.release()

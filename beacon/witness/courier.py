@@ -1,0 +1,115 @@
+"""Brings one witness the checkpoints that it is asked to cosign, and keeps what it signs.
+
+What it has seen is what the log holds of its cosignatures; when it knows better (409), it is asked once more from where
+it says it is. A failure is followed by a growing pause, and then by the newest checkpoint there is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from beacon.log import cosignatures
+from beacon.log.cosignatures import Cosigned
+from beacon.log.log import Log
+from beacon.log.reads import SignedCheckpoint
+from beacon.witness.client import Answer, Client, Result
+from beacon.witness.configured import Configured
+from verifier.note import Note
+from verifier.tlog_proof import add_checkpoint_request
+
+FIRST_PAUSE: Final = 0.5
+MAX_PAUSE: Final = 60.0
+
+
+@dataclass(slots=True)
+class Standing:
+    """How a witness is doing. size: the largest that it has cosigned, 0 for none; results: answers since the start.
+
+    behind_since: ms; when the first checkpoint was published that it has not cosigned, None while there is none.
+    last: what came of the last request, and detail: more of it, for the operator. seen: the largest size of which it
+    said that it has seen it. time: of its newest cosignature, POSIX seconds. forked: it has another tree of a size that
+    we have. retry_after: seconds that it asked for with its last answer.
+    """
+
+    size: int = 0
+    seen: int = 0
+    time: int | None = None
+    behind_since: int | None = None
+    last: Result | None = None
+    detail: str = ""
+    failures_in_a_row: int = 0
+    retry_after: int = 0
+    forked: bool = False
+    results: Counter[Result] = field(default_factory=Counter)
+
+
+class Courier:
+    """Asks one witness, one request at a time."""
+
+    def __init__(self, witness: Configured, log: Log, client: Client, size: int) -> None:
+        """size: the largest that it is known to have cosigned."""
+        self.witness: Final = witness
+        self.standing: Final = Standing(size=size, seen=size)
+        self._log: Final = log
+        self._client: Final = client
+        self._old = size
+        self._unanswered: int | None = None
+
+    async def ask(self, checkpoint: SignedCheckpoint) -> Cosigned | None:
+        """Have a checkpoint cosigned, if the witness will, and keep that durably: at most two requests.
+
+        `standing` says what came of it. Raises the store's errors.
+        """
+        answer = await self._post(checkpoint, min(self._old, checkpoint.size))
+        if answer.result is Result.CONFLICT:
+            old = self._elsewhere(answer, checkpoint)
+            if old is not None:
+                answer = await self._post(checkpoint, old)
+        refused = answer.result is Result.CONFLICT and answer.size == self._old
+        self.standing.forked = refused or answer.result is Result.UNPROVEN
+        if answer.result is Result.CONFLICT and answer.size is not None:
+            self._old = answer.size
+        return await self._take(checkpoint, answer)
+
+    def pause(self) -> float:
+        """Seconds to leave the witness alone after a failure; 0 after none."""
+        failures, asked = self.standing.failures_in_a_row, float(self.standing.retry_after)
+        return max(asked, min(MAX_PAUSE, FIRST_PAUSE * 2 ** min(failures - 1, 10))) if failures else 0.0
+
+    def _elsewhere(self, answer: Answer, checkpoint: SignedCheckpoint) -> int | None:
+        """Where to ask from again: at what it says; if it says nothing, where it may be if a lost answer was a yes."""
+        size = answer.size
+        if size is None:
+            size = self._unanswered if self._unanswered is not None else 0
+        self.standing.seen = max(self.standing.seen, answer.size or 0)
+        return size if size <= checkpoint.size and size != self._old else None
+
+    async def _post(self, checkpoint: SignedCheckpoint, old: int) -> Answer:
+        proof = await self._log.consistency_proof(old, checkpoint.size) if old else []
+        body = add_checkpoint_request(old, proof, checkpoint.note)
+        self._old = old
+        answer = await self._client.add_checkpoint(
+            self.witness.url, body, Note.parse(checkpoint.note).text, self.witness.key
+        )
+        if answer.result in {Result.TIMEOUT, Result.UNREACHABLE, Result.FAILED, Result.INVALID}:
+            self._unanswered = checkpoint.size
+        standing = self.standing
+        standing.results[answer.result] += 1
+        standing.last, standing.detail, standing.retry_after = answer.result, answer.detail, answer.retry_after
+        return answer
+
+    async def _take(self, checkpoint: SignedCheckpoint, answer: Answer) -> Cosigned | None:
+        standing = self.standing
+        if answer.result is not Result.COSIGNED:
+            standing.failures_in_a_row += 1
+            return None
+        cosigned = Cosigned(checkpoint.size, self.witness.key, answer.signature)
+        await self._log.writer.run(lambda db: cosignatures.add(db, cosigned))
+        self._old, self._unanswered = checkpoint.size, None
+        standing.failures_in_a_row = 0
+        standing.size = max(standing.size, checkpoint.size)
+        standing.seen = max(standing.seen, checkpoint.size)
+        standing.time = cosigned.time
+        return cosigned
