@@ -377,12 +377,11 @@ def _redo_given(seed: str, binding: str, name: str, n: int, definition: str) -> 
 def vectors_(files: tuple[str, ...], jobs: int | None, as_json: bool) -> None:
     """Run files of known answers; for those who implement the protocol elsewhere.
 
-    Each file is recognised by its content: protocol bytes, scenarios, drand rounds, chains and refusals,
+    Each file is recognised by its content: protocol bytes, scenarios, drand rounds, chains and refusals, timelocks,
     transparency-log formats, other systems' answers. Exit 0 only when everything in the files was understood, run and
     passed. 1: something failed. 2: something was not understood. 3: no such file.
 
-    What belongs to a capability that this version does not have yet, such as opening a timelock, is reported as "not
-    understood", with exit 2.
+    What belongs to a capability that this version does not have is reported as "not understood", with exit 2.
 
     \b
     Examples:

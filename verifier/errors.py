@@ -27,6 +27,8 @@ class Code(StrEnum):
     SCHEME = "scheme"
     ROUND = "round"
     POINT = "point"
+    AGE = "age"
+    TIMELOCK = "timelock"
     VECTORS = "vectors"
     USAGE = "usage"
 
@@ -34,6 +36,7 @@ class Code(StrEnum):
     INCLUSION = "inclusion"
     CONSISTENCY = "consistency"
     ROUND_SIGNATURE = "round-signature"
+    DECRYPTION = "decryption"
     DRAW_PAST_END = "draw-past-end"
 
 
