@@ -52,7 +52,7 @@ def can_carry(scheme: Scheme) -> bool:
 
 
 def parse_timelock(data: bytes, chain: ChainInfo) -> Ciphertext:
-    """A binary age file with the one stanza `tlock`, for a round of `chain`.
+    """A binary age file with the one stanza `tlock`, for a round of `chain`, be it beyond a retired chain's last.
 
     U is decoded when it is opened. Raises FormatError(AGE or TIMELOCK).
     """
@@ -64,8 +64,8 @@ def parse_timelock(data: bytes, chain: ChainInfo) -> Ciphertext:
     if bytes.fromhex(arguments[1]) != chain.hash:
         raise FormatError(Code.TIMELOCK, "the timelock is for another chain")
     number = parse_decimal(arguments[0])
-    if not 1 <= number <= chain.final_round:
-        raise FormatError(Code.TIMELOCK, f"rounds of this chain are 1 to {chain.final_round}")
+    if number < 1:
+        raise FormatError(Code.TIMELOCK, "the first round is 1")
     body, size = file.stanza.body, chain.scheme.key_bytes
     if len(body) != size + SIGMA_BYTES + FILE_KEY_BYTES:
         raise FormatError(Code.TIMELOCK, f"a timelock of this chain has {size + 32} bytes, this one {len(body)}")
