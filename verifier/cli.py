@@ -15,9 +15,8 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -37,8 +36,10 @@ from verifier.cli_common import (
     read,
     say,
     stopped_by_sigterm,
+    utc,
     version,
 )
+from verifier.cli_open import open_
 from verifier.drand import ChainInfo, Round, verify_round
 from verifier.draws import MAX_N, parse_recipe
 from verifier.encoding import Json, check_string, encode_json, parse_decimal, parse_document_json, parse_hex
@@ -62,6 +63,9 @@ def main() -> None:
     (whom), UNKNOWN (what is missing) or FAILED (which bytes). The verifier takes no key from a document: the log's key,
     the drand chains and the witnesses are yours to name.
     """
+
+
+main.add_command(open_)
 
 
 def _attachments(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dict[str, bytes]:
@@ -237,25 +241,17 @@ def round_(chain: str, number: str, signature: str, previous_signature: str | No
             raise FormatError(Code.USAGE, f"--previous-signature: {refused.message}") from refused
         error = refused
     due = info.time(stated.round)
-    utc = _utc(due)
-    answer: dict[str, Json] = {"chain": info.hash.hex(), "round": stated.round, "time": due, "time_utc": utc}
+    when = utc(due)
+    answer: dict[str, Json] = {"chain": info.hash.hex(), "round": stated.round, "time": due, "time_utc": when}
     answer["valid"] = error is None
     if as_json:
         print_json({**answer, **({"randomness": randomness} if error is None else {"error": str(error)})})
     elif error is None:
-        say(f"Round {stated.round} of {info.beacon_id} was signed by the chain; it fell due at {utc} ({due} ms).")
+        say(f"Round {stated.round} of {info.beacon_id} was signed by the chain; it fell due at {when} ({due} ms).")
         say(f"randomness {randomness}")
     else:
         say(f"Not a round of {info.beacon_id}: {error}")
     leave(Exit.FAIR if error is None else Exit.FAILED)
-
-
-def _utc(milliseconds: int) -> str | None:
-    """ISO 8601 in UTC; None beyond the year 9999."""
-    with suppress(OverflowError):
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return None
 
 
 # --- receipt ---------------------------------------------------------------------------------------------------------
