@@ -44,7 +44,7 @@ class VerifierError(Exception):
     """Base of every error that this package raises on purpose. `code` is stable, the message is for people."""
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(message)
+        super().__init__(code, message)  # what pickle makes it of again, for other processes
         self.code = code
         self.message = message
 

@@ -72,6 +72,11 @@ def parse_timelock(data: bytes, chain: ChainInfo) -> Ciphertext:
     return Ciphertext(chain.hash, number, body[:size], body[size : size + 16], body[size + 16 :], data)
 
 
+def check_point(ciphertext: Ciphertext, chain: ChainInfo, backend: Backend = REFERENCE) -> None:
+    """FormatError(POINT) unless U is a canonical point of prime order; nobody can say more before the round."""
+    backend.decode_point(chain.scheme.group.partner, ciphertext.point)
+
+
 def open_timelock(ciphertext: Ciphertext, verified: VerifiedRound, backend: Backend = REFERENCE) -> bytes:
     """The plaintext, with the round that it was sealed to. A worker's time: one pairing and one multiplication.
 
