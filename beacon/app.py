@@ -24,13 +24,13 @@ from beacon.sessions.changes import Changes
 from beacon.sessions.context import Context
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt, machine_ms
-from beacon.sessions.drawing import Drawers
 from beacon.sessions.joining import Joining
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.service import Sessions
 from beacon.sessions.tally import Tally
 from beacon.sessions.transcripts import Transcripts
 from beacon.sessions.waiting import Waiting
+from beacon.sessions.worker import Worker
 from beacon.settings import ConfigurationError, Settings, WitnessSettings, read_key
 from beacon.store.hosts import HostStore
 from beacon.store.private import PrivateStore
@@ -111,8 +111,8 @@ def create_app(
             await rounds.start()
             stack.push_async_callback(rounds.stop)
             doubt = ClockDoubt(rounds, clock, monotonic)
-            drawers = Drawers()
-            stack.callback(drawers.close)
+            worker = Worker()
+            stack.callback(worker.close)
             transcripts = Transcripts(log, settings.origin, str(signer.vkey))
             stack.callback(transcripts.close)
             context = Context(
@@ -123,7 +123,7 @@ def create_app(
                 transcripts=transcripts,
                 clock=clock,
                 doubt=doubt,
-                drawers=drawers,
+                worker=worker,
                 chains=chains,
             )
             sessions = Sessions(

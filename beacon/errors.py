@@ -301,6 +301,13 @@ PROBLEMS: Final[Mapping[str, Problem]] = MappingProxyType(
             False,
             "With custody `host` send the commitment to a fresh random seed, 32 bytes in hex; else send none.",
         ),
+        "seal-timelock-invalid": Problem(
+            422,
+            "The timelock cannot be, or is not the session's",
+            "7.3",
+            False,
+            "Seal the seed to a round from reveal_by on, of a chain that can carry it, or leave `timelock` out.",
+        ),
         "seal-plan-invalid": Problem(
             422,
             "The plan asks for what cannot be drawn",

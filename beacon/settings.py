@@ -235,6 +235,11 @@ class SessionSettings(Section):
         description="Milliseconds from the round to the deadline of the reveal, where the request names none. "
         "Never less than the protocol asks for (10 minutes and 10 periods).",
     )
+    timelock: bool = Field(
+        default=True,
+        description="Whether seeds in the beacon's custody are also sealed to a drand round after reveal_by, where the "
+        "request does not say and the chain can: then anybody can open a seed that the service does not reveal.",
+    )
 
 
 class WitnessSettings(Section):

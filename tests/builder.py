@@ -15,11 +15,14 @@ from typing import Any, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from verifier import merkle
+from verifier.bls.verify import best_backend
+from verifier.drand import ChainInfo
 from verifier.draws import Dealer, parse_recipe
 from verifier.encoding import encode_base64, encode_json
 from verifier.fetch import pinned_chains
 from verifier.note import Checkpoint, Cosigner, SigningKey
 from verifier.seeds import Stream, binding, contribution_message, seed_chain, session_digest
+from verifier.timelock import seal_timelock
 from verifier.transcript import document_bytes, encode_transcript
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -62,6 +65,12 @@ def at(seconds: float) -> int:
 
 def public_key(name: str) -> str:
     return PLAYER_KEYS[name].public_key().public_bytes_raw().hex()
+
+
+def sealed(seed: bytes, number: int, chain: ChainInfo = QUICKNET) -> dict[str, Any]:
+    """The `timelock` of a seal: `seed` for a round of a chain."""
+    ciphertext = seal_timelock(chain, number, seed, now=0, backend=best_backend())
+    return {"chain": chain.hash.hex(), "round": number, "ciphertext": encode_base64(ciphertext)}
 
 
 def changed(entry: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class Both:
         return {event.index: event.data}
 
     def close(self):
-        self.service.drawers.close()
+        self.service.worker.close()
         self.service.transcripts.close()
         self.service.log.close()
         self.private.close()

@@ -12,7 +12,6 @@ from beacon.sessions.changes import Changes
 from beacon.sessions.context import Context
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt
-from beacon.sessions.drawing import Drawers
 from beacon.sessions.joining import Joining
 from beacon.sessions.keeper import Keeper
 from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest
@@ -20,6 +19,7 @@ from beacon.sessions.service import Sessions
 from beacon.sessions.tally import Tally
 from beacon.sessions.transcripts import Transcripts
 from beacon.sessions.waiting import Waiting
+from beacon.sessions.worker import Worker
 from beacon.settings import SessionSettings
 from beacon.store.private import KeptSeed
 from tests.round_support import QUICKNET, FakeClock, recorded
@@ -146,7 +146,7 @@ class Service:
         self.log = Log.open(path / "log.db", signer, clock, [self.book, self.tally], keep=seeds.keep, **log_options)
         custody = Custody(bytes(range(32)), seeds)
         self.doubt = ClockDoubt(rounds, clock, monotonic or clock.now)
-        self.drawers = Drawers()
+        self.worker = Worker()
         self.transcripts = Transcripts(self.log, ORIGIN, str(self.vkey))
         self.context = Context(
             book=self.book,
@@ -156,7 +156,7 @@ class Service:
             transcripts=self.transcripts,
             clock=clock,
             doubt=self.doubt,
-            drawers=self.drawers,
+            worker=self.worker,
             chains={"real": chain},
         )
         self.sessions = Sessions(
@@ -217,6 +217,6 @@ async def service(path, *, start=FIRST, seeds=None, clock=None, rounds=None, **l
             await rounds.arrive(start)
         yield made
     finally:
-        made.drawers.close()
+        made.worker.close()
         made.transcripts.close()
         made.log.close()

@@ -269,6 +269,7 @@ ROWS = [
     ("seal-profile-invalid", lambda w: w.seal(profile="live", round=FIRST + 20)),
     ("seal-commitment-invalid", lambda w: w.seal(custody="host")),
     ("seal-plan-invalid", lambda w: w.seal(plan={"coin": 1})),
+    ("seal-timelock-invalid", lambda w: w.seal(timelock={"round": FIRST + 20, "ciphertext": "YWdl"})),
     ("label-invalid", lambda w: w.seal(label="x" * 257)),
     ("entry-too-long", entry_too_long),
     # Whose, and in which state

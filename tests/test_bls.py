@@ -1,6 +1,7 @@
 """The pure Python BLS backend: integers against py-ecc, strict points in every group, no default tag."""
 
 import hashlib
+import pickle
 
 import pytest
 from hypothesis import given, settings
@@ -395,3 +396,16 @@ def test_the_exceptions_of_the_map_to_bn254_give_points():
     for u in (half, PRIME[BN_G1] - half):
         x, y = bn254.map_to_curve(u)
         assert (y * y - x**3 - 3) % PRIME[BN_G1] == 0
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FormatError(Code.HEX, "a text"),
+        VerificationError(Code.INCLUSION, "a text"),
+        PointError(PointFault.SUBGROUP, "a text"),
+    ],
+)
+def test_errors_come_whole_out_of_other_processes(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.__dict__) == (type(error), str(error), error.__dict__)

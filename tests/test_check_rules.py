@@ -73,7 +73,7 @@ def signed(k=0, **wrong):
 
 
 def timelock(time):
-    return {"chain": QUICKNET.hash.hex(), "round": QUICKNET.first_at(time), "ciphertext": "YWdl"}
+    return builder.sealed(bytes(32), QUICKNET.first_at(time))
 
 
 def live_signed(n=1):

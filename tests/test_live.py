@@ -213,7 +213,7 @@ async def test_a_restart_between_round_and_draw_draws(tmp_path, monkeypatch):
 
 
 async def test_a_seed_that_is_gone_ends_in_a_missed_reveal_and_hinders_no_other_session(running):
-    session, other = (await running.seal(**LIVE)).session, (await running.seal(**LIVE)).session
+    session, other = [(await running.seal(timelock=False, **LIVE)).session for _ in range(2)]
     called = await running.draw(session)
     await running.draw(other)
     commitment = bytes.fromhex((await running.sessions.view(session))["commitment"])

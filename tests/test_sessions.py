@@ -304,7 +304,7 @@ async def test_no_void_for_a_round_that_exists_though_it_is_not_logged(running):
 
 
 async def test_a_lost_seed_ends_in_a_missed_reveal_and_never_in_a_made_up_one(running):
-    session, _ = await anchored(running)
+    session, _ = await anchored(running, timelock=False)
     running.seeds.kept.clear()
     await refused("seed-unavailable", running.draw(session), "6.12")
     running.clock.time = (await running.sessions.view(session))["reveal_by"]
@@ -563,7 +563,7 @@ async def test_heavy_draws_are_made_beside_the_writer_and_keep_their_order(runni
 )
 async def test_draws_that_are_too_much_at_once_are_refused_before_they_are_made(running, code, recipe, count):
     session, _ = await anchored(running, recipes={"much": recipe})
-    running.drawers.make = None
+    running.worker.run = None
     error = await refused(code, running.draw(session, "much", count))
     assert 1 <= error.extra["most"] < count
 

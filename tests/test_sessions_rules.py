@@ -250,7 +250,7 @@ async def test_a_close_is_missed_at_the_rounds_time_and_not_a_moment_before(runn
 async def test_a_reveal_is_missed_only_after_the_wait_behind_a_late_round(running, early, expected):
     """`reveal_by` has passed for five minutes."""
     due = QUICKNET.time(FIRST + 20)
-    session = (await running.seal(participants=[], round=FIRST + 20, reveal_by=due + WAIT)).session
+    session = (await running.seal(participants=[], round=FIRST + 20, reveal_by=due + WAIT, timelock=False)).session
     running.seeds.kept.clear()
     running.clock.time = due + 300_000
     await running.rounds.arrive(FIRST + 20)

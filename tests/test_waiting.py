@@ -119,7 +119,7 @@ def names_by_folding(db, session):
         elif state.end is not None:
             continue
         elif isinstance(entry, entries.Round):
-            state = anchored(state, entry.round, LoggedRound(index, entry.time, entry.signature))
+            state = anchored(state, (entry.chain, entry.round), LoggedRound(index, entry.time, entry.signature))
         else:
             state = fold(state, index, entry)
         found.append((index, state.name))

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from verifier import entries, headline, rules, voids
-from verifier.drand import ChainInfo, Round, verify_round
-from verifier.draws import alike
+from verifier.custody import Custody
+from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
 from verifier.encoding import encode_json
 from verifier.errors import Code, FormatError, VerificationError
 from verifier.evidence import LogClaim, Witnesses
@@ -26,7 +26,7 @@ from verifier.verdict import Claim, ClaimName, Finding, State, Verdict
 MAX_LISTED: Final = 8
 MAX_FALSE_ROUNDS: Final = 20
 _UNTIED: Final = frozenset({"2.3", "7.2", "7.4"})
-Verify: TypeAlias = Callable[[ChainInfo, Round], object]
+Verify: TypeAlias = Callable[[ChainInfo, Round], VerifiedRound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ class _Check:
         self.remarks: list[str] = list(rules.remarks(session, self.chain))
         self.outcomes = Outcomes(session)
         self.absent: list[str] = []
+        self.verified: dict[tuple[bytes, int], VerifiedRound] = {}
         self.unchecked = 0
 
     def verdict(self) -> Verdict:
@@ -189,7 +190,7 @@ class _Check:
 
     def _verify(self, stated: Round, chain: ChainInfo, index: int) -> bool:
         try:
-            self.verify_round(chain, stated)
+            self.verified[chain.hash, stated.round] = self.verify_round(chain, stated)
         except VerificationError as error:
             self._fail(ClaimName.ROUND, "2.5", f"round {stated.round}: {error.message}", index)
         except FormatError as error:
@@ -293,41 +294,13 @@ class _Check:
             )
 
     def _custody(self) -> tuple[State, str]:
-        seal, void = self.seal, self.session.void
-        holder = f"the host {seal.host}" if seal.custody == "host" else "the operator"
-        if not self.session.live and seal.plan is None:
-            self.remarks += [
-                f"Recipes {' and '.join(names)} have the same distribution: who knows the seed may choose between them."
-                for names in alike(seal.recipes)
-            ]
-        if seal.timelock is not None:
-            text = f"sealed by timelock to round {seal.timelock.round}; this verifier does not open timelocks yet"
-            return State.UNKNOWN, text
-        if void is not None:
-            return State.TRUSTED, f"void ({void.entry.reason}): {self._gave_up(void.entry.reason, holder)}"
-        if self.session.live:
-            return State.TRUSTED, f"{holder} could refuse a draw, but know none before its round"
-        text = f"{holder} held the seed: it could know every draw from the round on, and refuse to reveal"
-        return State.TRUSTED, text
-
-    def _gave_up(self, reason: str, holder: str) -> str:
-        """Whose decision or failure a void was, and what that party is trusted about (6.12)."""
-        host, due = f"the host {self.seal.host}", "the first call" if self.session.live else "the round"
-        match reason:
-            case "host":
-                return f"{host} gave the session up by its own decision, before {due}"
-            case "below-minimum":
-                count, least = len(self.session.contributions), self.seal.min_contributions
-                text = f"{count} of at least {least} contributions came"
-                return f"{text}; the operator and {host} are trusted that they kept none back"
-            case "missed-close":
-                return f"the operator is trusted that it could not close the contributions before {due}"
-            case "no-round":
-                return "the operator is trusted that it could not have the round at the time"
-            case "missed-reveal":
-                return f"{holder} held the seed and did not reveal it, though what it needed had come"
-            case _:
-                return f"{holder} ended the session without a result"
+        lock = self.seal.timelock
+        verified = self.verified.get((lock.chain, lock.round)) if lock is not None else None
+        custody = Custody(self.session, self.trust.chains, verified)
+        answer = custody.claim()
+        self.findings += custody.findings
+        self.remarks += custody.remarks
+        return answer
 
     # --- attachments, witnessed --------------------------------------------------------------------------------
 

@@ -15,9 +15,8 @@ import hashlib
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
@@ -37,8 +36,10 @@ from verifier.cli_common import (
     read,
     say,
     stopped_by_sigterm,
+    utc,
     version,
 )
+from verifier.cli_open import open_
 from verifier.cli_page import page
 from verifier.cli_replay import replay
 from verifier.cli_statistics import statistics
@@ -67,6 +68,7 @@ def main() -> None:
     """
 
 
+main.add_command(open_)
 main.add_command(page)
 main.add_command(replay)
 main.add_command(statistics)
@@ -245,25 +247,17 @@ def round_(chain: str, number: str, signature: str, previous_signature: str | No
             raise FormatError(Code.USAGE, f"--previous-signature: {refused.message}") from refused
         error = refused
     due = info.time(stated.round)
-    utc = _utc(due)
-    answer: dict[str, Json] = {"chain": info.hash.hex(), "round": stated.round, "time": due, "time_utc": utc}
+    when = utc(due)
+    answer: dict[str, Json] = {"chain": info.hash.hex(), "round": stated.round, "time": due, "time_utc": when}
     answer["valid"] = error is None
     if as_json:
         print_json({**answer, **({"randomness": randomness} if error is None else {"error": str(error)})})
     elif error is None:
-        say(f"Round {stated.round} of {info.beacon_id} was signed by the chain; it fell due at {utc} ({due} ms).")
+        say(f"Round {stated.round} of {info.beacon_id} was signed by the chain; it fell due at {when} ({due} ms).")
         say(f"randomness {randomness}")
     else:
         say(f"Not a round of {info.beacon_id}: {error}")
     leave(Exit.FAIR if error is None else Exit.FAILED)
-
-
-def _utc(milliseconds: int) -> str | None:
-    """ISO 8601 in UTC; None beyond the year 9999."""
-    with suppress(OverflowError):
-        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
-        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return None
 
 
 # --- receipt ---------------------------------------------------------------------------------------------------------
@@ -385,12 +379,11 @@ def _redo_given(seed: str, binding: str, name: str, n: int, definition: str) -> 
 def vectors_(files: tuple[str, ...], jobs: int | None, as_json: bool) -> None:
     """Run files of known answers; for those who implement the protocol elsewhere.
 
-    Each file is recognised by its content: protocol bytes, scenarios, drand rounds, chains and refusals,
+    Each file is recognised by its content: protocol bytes, scenarios, drand rounds, chains and refusals, timelocks,
     transparency-log formats, other systems' answers. Exit 0 only when everything in the files was understood, run and
     passed. 1: something failed. 2: something was not understood. 3: no such file.
 
-    What belongs to a capability that this version does not have yet, such as opening a timelock, is reported as "not
-    understood", with exit 2.
+    What belongs to a capability that this version does not have is reported as "not understood", with exit 2.
 
     \b
     Examples:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -159,6 +160,14 @@ def read(file: str) -> bytes:
 
 def print_json(value: Mapping[str, Json]) -> None:
     say(encode_json(value).decode("utf-8"))
+
+
+def utc(milliseconds: int) -> str | None:
+    """ISO 8601 in UTC; None beyond the year 9999."""
+    with suppress(OverflowError):
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+        return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return None
 
 
 def leave(code: int) -> NoReturn:

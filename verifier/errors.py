@@ -27,6 +27,8 @@ class Code(StrEnum):
     SCHEME = "scheme"
     ROUND = "round"
     POINT = "point"
+    AGE = "age"
+    TIMELOCK = "timelock"
     VECTORS = "vectors"
     RECORD = "record"
     OPTION = "option"
@@ -36,6 +38,7 @@ class Code(StrEnum):
     INCLUSION = "inclusion"
     CONSISTENCY = "consistency"
     ROUND_SIGNATURE = "round-signature"
+    DECRYPTION = "decryption"
     DRAW_PAST_END = "draw-past-end"
 
 
@@ -43,7 +46,7 @@ class VerifierError(Exception):
     """Base of every error that this package raises on purpose. `code` is stable, the message is for people."""
 
     def __init__(self, code: Code, message: str) -> None:
-        super().__init__(message)
+        super().__init__(code, message)  # what pickle makes it of again, for other processes
         self.code = code
         self.message = message
 

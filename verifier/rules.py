@@ -106,7 +106,7 @@ def seal_times(session: Session, chain: ChainInfo | None) -> Iterator[Finding]:
 
 
 def timelock(session: Session, chain: ChainInfo) -> Iterator[Finding]:
-    """6.3 and 7.3 for the timelock's round, under the timelock's own chain."""
+    """6.3 for the timelock's round, under the timelock's own chain."""
     seal = session.seal.entry
     if seal.timelock is None:
         return
@@ -114,9 +114,6 @@ def timelock(session: Session, chain: ChainInfo) -> Iterator[Finding]:
     if not seal.reveal_by <= opens_at <= seal.reveal_by + MAX_TIMELOCK or opens_at > MAX_INTEGER:
         text = "the timelock's round is not within 31 days from reveal_by"
         yield Finding(ClaimName.UNPREDICTABLE, "6.3", text, session.seal.index)
-    if chain.scheme.chained:
-        text = "a chained scheme cannot carry a timelock"
-        yield Finding(ClaimName.CUSTODY, "7.3", text, session.seal.index)
 
 
 def draw_times(session: Session) -> Iterator[Finding]:

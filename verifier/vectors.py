@@ -19,7 +19,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
 
-from verifier import vectors_drand, vectors_peers, vectors_protocol, vectors_scenarios, vectors_tlog
+from verifier import vectors_drand, vectors_peers, vectors_protocol, vectors_scenarios, vectors_tlock, vectors_tlog
 from verifier.drand import ChainInfo
 from verifier.encoding import MAX_DOCUMENT_BYTES, Json, check_nesting
 from verifier.errors import Code, FormatError, VerifierError
@@ -48,7 +48,7 @@ class Case:
     @property
     def slow(self) -> bool:
         """Whether it takes pairings, about half a second each."""
-        return self.kind in {"round", "negative", "scenario", "protocol round"}
+        return self.kind in {"round", "negative", "scenario", "protocol round", "tlock"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +217,9 @@ def _split_negative(document: Mapping[str, Any]) -> Iterator[Case]:
 
 def _split_tlock(document: Mapping[str, Any]) -> Iterator[Case]:
     for number, case in enumerate(document["tlock"], 1):
-        yield Case(f"tlock {number} (round {case.get('round')})", "unknown", "timelock ciphertexts")
-    for number, _ in enumerate(document.get("other_formats", []), 1):
-        yield Case(f"other format {number}", "unknown", "timelock ciphertexts")
+        yield Case(f"tlock {number} (round {case.get('round')})", "tlock", case)
+    for number, case in enumerate(document.get("other_formats", []), 1):
+        yield Case(f"other format {number}", "other format", case)
 
 
 def _split_peers(document: Mapping[str, Any]) -> Iterator[Case]:
@@ -277,6 +277,16 @@ def _run_negative(case: Any) -> str | None:
     return vectors_drand.run_negative(_only(case, *names), _by_hash())
 
 
+def _run_tlock(case: Any) -> str | None:
+    names = ("chain_hash", "scheme", "round", "age_file_base64", "signature", "expect", "file_key", "plaintext_base64")
+    return vectors_tlock.run_tlock(_only(case, *names, "sources", "why"), _by_hash())
+
+
+def _run_other_format(case: Any) -> str | None:
+    names = ("format", "chain_hash", "round", "ciphertext_hex", "signature", "plaintext_base64", "sources")
+    return vectors_tlock.run_other_format(_only(case, *names))
+
+
 def _run_protocol(case: Any) -> str | None:
     part, stated = case
     return vectors_protocol.run_part(part, stated, _by_hash())
@@ -305,6 +315,8 @@ _RUNNERS: Final[Mapping[str, Callable[[Any], str | None]]] = {
     "round": _run_round,
     "chain": lambda case: vectors_drand.run_chain(_only(case, "name", "v1", "v2", "sources", "note")),
     "negative": _run_negative,
+    "tlock": _run_tlock,
+    "other format": _run_other_format,
     "peer": lambda case: vectors_peers.run_peer(case, _by_hash()),
     "tlog": _run_tlog,
     "unknown": _run_unknown,

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from verifier.check import Trust, check
-from verifier.drand import ChainInfo, Round, verify_round
+from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
 from verifier.encoding import parse_hex
 from verifier.errors import FormatError, VerifierError
 from verifier.note import VerifierKey
@@ -69,17 +69,17 @@ def _known(value: Mapping[str, Any], names: frozenset[str]) -> None:
         raise KeyError(unknown[0])
 
 
-def _verify(chain: ChainInfo, stated: Round) -> None:
+def _verify(chain: ChainInfo, stated: Round) -> VerifiedRound:
     """Verify each distinct round of a file once in a process."""
-    error = _outcome(chain, stated)
-    if error is not None:
-        raise error
+    answer = _outcome(chain, stated)
+    if isinstance(answer, VerifierError):
+        raise answer
+    return answer
 
 
 @lru_cache(maxsize=1024)
-def _outcome(chain: ChainInfo, stated: Round) -> VerifierError | None:
+def _outcome(chain: ChainInfo, stated: Round) -> VerifiedRound | VerifierError:
     try:
-        verify_round(chain, stated)
+        return verify_round(chain, stated)
     except VerifierError as error:
         return error
-    return None

@@ -137,7 +137,7 @@ class Connection:
             stated.previous_signature,
         )
 
-    def _verify(self, chain: ChainInfo, stated: Round) -> object:
+    def _verify(self, chain: ChainInfo, stated: Round) -> VerifiedRound:
         return self._has(chain, stated) or verify_round(chain, stated, best_backend())
 
     async def _stated(self, chain: ChainInfo, number: int) -> Round:

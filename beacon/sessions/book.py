@@ -15,7 +15,7 @@ from typing import Any, Final
 from sqlite_utils import Database
 
 from beacon.log import reads, wire
-from beacon.sessions.state import LoggedRound, RoundKey, SessionState, anchored, fold, grown, sealed
+from beacon.sessions.state import LoggedRound, RoundKey, SessionState, anchored, fold, grown, lock_of, sealed
 from beacon.sessions.trail import own_entries, round_index
 from beacon.store.rows import insert_rows
 from verifier import entries
@@ -159,11 +159,11 @@ class Book:
         self._insert("round_entries (chain, round, i)", *key, index)
         logged = LoggedRound(index, entry.time, entry.signature)
         self._staged_rounds[key] = logged
-        staged = [name for name, state in self._staged.items() if key in state.waits_for]
+        staged = [name for name, state in self._staged.items() if key in state.logs]
         for name in {*self._waiting.get(key, ()), *staged}:
             state = self.staged(name)
-            if state is not None and key in state.waits_for:
-                self._staged[name] = anchored(state, entry.round, logged)
+            if state is not None and key in state.logs:
+                self._staged[name] = anchored(state, key, logged)
 
     def _session_entry(self, index: int, entry: entries.SessionEntry, size: int) -> None:
         state = self.staged(entry.session)
@@ -179,7 +179,7 @@ class Book:
 
     def _publish(self, state: SessionState) -> None:
         before = self._open.get(state.session)
-        waited, waits = before.waits_for if before else frozenset[RoundKey](), state.waits_for
+        waited, waits = before.logs if before else frozenset[RoundKey](), state.logs
         for key in waits - waited:
             self._waiting.setdefault(key, set()).add(state.session)
         for key in waited - waits:
@@ -215,7 +215,7 @@ def load(db: Database, session: bytes, end: int | None = None) -> SessionState |
             contributed[entry.participant] = entry.entropy
             state = replace(state, last_index=index)
         elif isinstance(entry, entries.Round):
-            state = anchored(state, entry.round, LoggedRound(index, entry.time, entry.signature))
+            state = anchored(state, (entry.chain, entry.round), LoggedRound(index, entry.time, entry.signature))
         else:
             assert not isinstance(entry, entries.Log | entries.Chain)
             state = fold(state, index, entry)
@@ -238,14 +238,15 @@ def as_of(db: Database, state: SessionState, end: int) -> SessionState:
         earlier = load(db, state.session, end)
         assert earlier is not None
         return earlier
-    logged = state.round if state.round is not None and state.round.index < end else None
+    logged, unlocked = (one if one is not None and one.index < end else None for one in (state.round, state.unlocked))
     return replace(
         sealed(state.index, state.session, state.seal),
         contributions=dict(islice(state.contributions.items(), contributed)),
         close=state.close if closed else None,
         close_index=state.close_index if closed else None,
         round=logged,
-        last_index=last if logged is None else max(last, logged.index),
+        unlocked=unlocked,
+        last_index=max([last, *(one.index for one in (logged, unlocked) if one is not None)]),
     )
 
 
@@ -256,18 +257,20 @@ def session_events(db: Database, session: bytes) -> Iterator[tuple[int, bytes]]:
         return iter(())
     seal = parse_entry(rows[0][1])
     assert isinstance(seal, entries.Seal)
-    for number in sorted(_rounds_used(seal, rows)):
-        found = round_index(db, seal.chain, number)
+    for key in sorted(_rounds_used(seal, rows)):
+        found = round_index(db, *key)
         if found is not None:
             rows.append((found, reads.entry(db, found)))
     return iter(sorted(rows))
 
 
-def _rounds_used(seal: entries.Seal, rows: list[tuple[int, bytes]]) -> set[int]:
+def _rounds_used(seal: entries.Seal, rows: list[tuple[int, bytes]]) -> set[RoundKey]:
+    lock = lock_of(seal)
+    used = set() if lock is None else {lock}
     if seal.round is not None:
-        return {seal.round}
+        return used | {(seal.chain, seal.round)}
     parsed = (parse_entry(data) for _, data in rows)
-    return {entry.round for entry in parsed if isinstance(entry, entries.Call)}
+    return used | {(seal.chain, entry.round) for entry in parsed if isinstance(entry, entries.Call)}
 
 
 def chain_info(db: Database, chain: bytes) -> dict[str, Json] | None:

@@ -25,7 +25,7 @@ from verifier.rules import period, wait
 from verifier.seeds import session_digest
 
 CLOSE_MARGIN: Final = 7_000
-Revealer: TypeAlias = Literal["service", "host"]
+Revealer: TypeAlias = Literal["service", "host", "timelock"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,14 @@ class SealTerms:
     request: SealRequest
     chain: ChainInfo
     recipes: Mapping[str, Recipe]
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """A seal's timelock, and the chain that it is to a round of."""
+
+    timelock: entries.Timelock
+    chain: ChainInfo
 
 
 def seal_terms(log: str, host: str, sandbox: bool, request: SealRequest, chain: ChainInfo) -> SealTerms:
@@ -67,10 +75,11 @@ def seal(
     defaults: SessionSettings,
     time: int,
     room: int = 0,
+    lock: Locked | None = None,
 ) -> entries.Seal:
     """The seal at `time`, with the service's choice for what the request leaves open (6.3).
 
-    room: ms that it leaves between an anchor and its round for the witnesses (7.1).
+    room: ms that it leaves between an anchor and its round for the witnesses (7.1). lock: its timelock.
     """
     request, chain = terms.request, terms.chain
     live = request.profile == "live"
@@ -109,10 +118,12 @@ def seal(
         plan=request.plan,
         attachments=tuple(entries.Attachment(item.name, item.sha256) for item in request.attachments),
         after=entries.After(newest.round, newest.signature, newest.previous_signature),
-        timelock=None,
+        timelock=None if lock is None else lock.timelock,
         sandbox=terms.sandbox,
     )
     rules.seal(entry, chain, newest)
+    if lock is not None:
+        rules.timelock(entry, lock.chain)
     return entry
 
 

@@ -22,10 +22,11 @@ from beacon.sessions import rules
 from beacon.sessions.book import Book, as_of, chain_info, load
 from beacon.sessions.custody import Custody
 from beacon.sessions.doubt import ClockDoubt
-from beacon.sessions.drawing import Drawers
+from beacon.sessions.locks import Locks
 from beacon.sessions.requests import Written
 from beacon.sessions.state import SessionState, as_json, fold
 from beacon.sessions.transcripts import Transcripts
+from beacon.sessions.worker import Worker
 from beacon.store.private import Kept, KeptAnswer, KeptSeed
 from verifier import entries
 from verifier.drand import ChainInfo, VerifiedRound
@@ -114,7 +115,7 @@ class Context:
         transcripts: Transcripts,
         clock: Clock,
         doubt: ClockDoubt,
-        drawers: Drawers,
+        worker: Worker,
         chains: Mapping[str, ChainInfo],
     ) -> None:
         """chains: the followed ones by name."""
@@ -125,7 +126,8 @@ class Context:
         self.transcripts: Final = transcripts
         self.clock: Final = clock
         self.doubt: Final = doubt
-        self.drawers: Final = drawers
+        self.worker: Final = worker
+        self.locks: Final = Locks(worker)
         self.chains: Final = dict(chains)
         self._by_hash: Final = {chain.hash: chain for chain in chains.values()}
         self.settled: Final = Histogram(SIZES)
@@ -239,7 +241,10 @@ class Context:
     def as_json(self, state: SessionState) -> dict[str, Any]:
         """The JSON of a session."""
         chain = self._by_hash.get(state.seal.chain)
-        return as_json(state, None if chain is None else chain.time)
+        lock, lock_time = state.lock, None
+        if lock is not None and (locked := self._by_hash.get(lock[0])) is not None:
+            lock_time = locked.time(lock[1])
+        return as_json(state, None if chain is None else chain.time, lock_time)
 
 
 def _session_of(item: Appended) -> bytes | None:

@@ -66,6 +66,10 @@ class Custody:
             self._chains.keep(chain)
         return self._encrypt(commitment, seed)
 
+    def kept(self, seed: KeptSeed) -> bytes:
+        """What `make` made: s_N, 32 bytes. Raises ApiError(seed-unavailable)."""
+        return self._decrypt(seed.commitment, seed)
+
     async def open(self, commitment: bytes) -> bytes:
         """The seed (s_1, 32 bytes) of a match's commitment. Raises ApiError(seed-unavailable)."""
         seed = self._decrypt(commitment, await self._store.seed(commitment))

@@ -18,9 +18,9 @@ from beacon.errors import ApiError
 from beacon.log import wire
 from beacon.sessions import commands, rules, settling
 from beacon.sessions.context import Context
-from beacon.sessions.state import SessionState
+from beacon.sessions.state import RoundKey, SessionState
 from beacon.store.errors import StoreError
-from verifier.drand import ChainInfo, VerifiedRound
+from verifier.drand import ChainInfo, Round, VerifiedRound
 from verifier.entries import SessionEntry
 
 _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
@@ -145,8 +145,15 @@ class Keeper:
         if without is not None:
             return without
         if seal.custody == "host" and not (state.live and not state.pending):
+            if state.lock is not None and not state.waits_for:
+                return seal.time if state.unlocked is not None else self._unlocks(state.lock, seal.reveal_by)
             return commands.missed_reveal_due(state, chain) or seal.reveal_by
         return seal.reveal_by
+
+    def _unlocks(self, lock: RoundKey, reveal_by: int) -> int:
+        """When a timelock's round falls due, in ms. A chain that is not followed any more is looked for again."""
+        chain = self._chains.get(lock[0])
+        return reveal_by if chain is None else chain.time(lock[1])
 
     async def _keep(self, session: bytes) -> None:
         """Look at one session whose deadline has come; look again later while it is still due and nothing was done."""
@@ -196,6 +203,13 @@ class Keeper:
         if state.live and not state.pending:
             return await self._append(state, lambda current, time: _reveal_live(current, chain, time))
         seed = None if state.live else await self._seed(state)
+        if seed is None and state.lock is not None:
+            opened = await self._open(state, state.lock)
+            if opened is not None:
+                await settling.finish_opened(self._context, state, opened)
+                return True
+            if state.unlocked is None:
+                return False
         if seed is None:
             return await self._append(state, lambda current, time: commands.missed_reveal(current, chain, time))
         if state.seal.plan is not None:
@@ -205,6 +219,20 @@ class Keeper:
         return await self._append(
             state, lambda current, time: [commands.reveal(current, chain, "service", known, time)]
         )
+
+    async def _open(self, state: SessionState, lock: RoundKey) -> bytes | None:
+        """s_N, 32 bytes, from the timelock; None before its round is in the log, or if it does not open."""
+        locked, logged = self._chains.get(lock[0]), state.unlocked
+        if locked is None:
+            raise ApiError("chain-unknown", "a timelock waits for a round of a chain that is not followed any more")
+        if logged is None:
+            if self._clock.now() >= locked.time(lock[1]):
+                self._rounds.want(*lock)
+            return None
+        opened = await self._context.locks.open(state.seal, locked, Round(lock[1], logged.signature))
+        if opened is None:
+            _log.warning("a timelock does not open to its commitment", session=state.session.hex())
+        return opened
 
     def _close_only(self, state: SessionState, chain: ChainInfo, time: int) -> list[SessionEntry]:
         """The close, which needs no seed; nothing where a void is due."""

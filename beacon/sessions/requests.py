@@ -25,6 +25,7 @@ MAX_RECIPES: Final = 64
 MAX_ENTROPY_BYTES: Final = 256
 DEFAULT_LINKS: Final = 1_024
 MAX_BATCH: Final = 100
+MAX_CIPHERTEXT: Final = 4_096
 MAX_TEXT_BYTES: Final = 256
 MAX_NAME_BYTES: Final = 128
 CHARACTERS: Final = r"^[^\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]*$"
@@ -123,6 +124,18 @@ class AttachmentRequest(Request):
     sha256: Digest
 
 
+class TimelockRequest(Request):
+    """The host's seed, s_N, sealed to a drand round: rule 7.3.
+
+    chain: name or chain hash, the session's if absent. round: due at or after `reveal_by`, by at most 31 days.
+    ciphertext: a binary age file with one `tlock` stanza, in padded base64.
+    """
+
+    chain: Name | None = None
+    round: Annotated[int, Field(ge=1, le=MAX_INTEGER)]
+    ciphertext: Annotated[str, Field(min_length=1, max_length=MAX_CIPHERTEXT)]
+
+
 class SealRequest(Request):
     """POST /v1/sessions. Times are milliseconds since the epoch. At most one of `round` and `round_at`.
 
@@ -133,6 +146,8 @@ class SealRequest(Request):
     chain: name or chain hash, the service's default chain if absent. round_at: the first round at or after that time.
     close_at: null takes no contributions; if absent the service chooses, see `close_at_given`.
     min_contributions: if absent, every listed participant; 0 for an open session. Fewer at the close void the session.
+    timelock: whether the seed is sealed to a round after `reveal_by` too, so that then anybody can open it; if absent,
+    where the service holds the seed and the chain can. A host that holds the seed sends the sealed one.
     """
 
     label: Label = ""
@@ -153,6 +168,7 @@ class SealRequest(Request):
     plan: Annotated[dict[str, Annotated[int, Field(ge=1, le=MAX_OUTCOMES)]] | None, ShownAs(Plan | None)] = None
     attachments: Annotated[list[AttachmentRequest], _items(MAX_ATTACHMENTS)] = []
     replaces: SessionId | None = None
+    timelock: bool | TimelockRequest | None = None
 
     @property
     def links_or_default(self) -> int:
@@ -184,6 +200,10 @@ class SealRequest(Request):
             raise refusal("seal-profile-invalid", "`lead` and more than one of `links` are for live sessions")
         if (self.custody == "host") != (self.commitment is not None):
             raise refusal("seal-commitment-invalid", "with custody `host`, and only then, the request has `commitment`")
+        if self.custody == "host" and self.timelock is True:
+            raise refusal("seal-timelock-invalid", "the host holds the seed: `timelock` is what it sealed")
+        if self.custody == "beacon" and isinstance(self.timelock, TimelockRequest):
+            raise refusal("seal-timelock-invalid", "the service holds the seed: `timelock` is true or false")
         if self.plan is not None and not 0 < sum(self.plan.values()) <= MAX_OUTCOMES:
             raise refusal("seal-plan-invalid", f"a plan has 1 to {MAX_OUTCOMES} draws")
         if not self.recipes:

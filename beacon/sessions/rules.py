@@ -16,7 +16,7 @@ from beacon.sessions.state import SessionState
 from verifier import ed25519, entries
 from verifier.drand import ChainInfo, VerifiedRound
 from verifier.errors import VerifierError
-from verifier.rules import CLOCK_SLACK, MAX_REVEAL, period, wait
+from verifier.rules import CLOCK_SLACK, MAX_REVEAL, MAX_TIMELOCK, period, wait
 from verifier.seeds import contribution_message, opens
 
 MAX_PENDING: Final = 64
@@ -82,6 +82,17 @@ def seal(entry: entries.Seal, chain: ChainInfo, newest: VerifiedRound) -> None:
         raise ApiError("seal-reveal-by-too-early", f"the earliest reveal_by is {last + wait(chain)}")
     if entry.reveal_by > entry.time + MAX_REVEAL:
         raise ApiError("seal-reveal-by-too-late", f"the latest reveal_by is {entry.time + MAX_REVEAL}")
+
+
+def timelock(entry: entries.Seal, chain: ChainInfo) -> None:
+    """6.3 and 2.5 for a seal's timelock, under its own chain."""
+    assert entry.timelock is not None
+    number = entry.timelock.round
+    if number > chain.final_round:
+        raise ApiError("seal-timelock-invalid", f"the last round of its chain is {chain.final_round}")
+    first, last = chain.first_at(entry.reveal_by), chain.current(entry.reveal_by + MAX_TIMELOCK)
+    if not first <= number <= last:
+        raise ApiError("seal-timelock-invalid", f"with this reveal_by its round is one from {first} to {last}")
 
 
 def _round(number: int, time: int, chain: ChainInfo, newest: VerifiedRound) -> None:

@@ -12,13 +12,21 @@ from beacon.log import wire
 from beacon.memory import forget_oldest
 from beacon.sessions import commands, draws, ledger, rules
 from beacon.sessions.context import Ahead, Context, Host, Key, Step, of_item
-from beacon.sessions.drawing import LIGHT
 from beacon.sessions.joining import Joining
 from beacon.sessions.live import Live
-from beacon.sessions.requests import ContributionRequest, DrawRequest, LinkRequest, SealRequest, Written
+from beacon.sessions.locks import lock_round
+from beacon.sessions.requests import (
+    ContributionRequest,
+    DrawRequest,
+    LinkRequest,
+    SealRequest,
+    TimelockRequest,
+    Written,
+)
 from beacon.sessions.settling import draw_plan
 from beacon.sessions.state import SessionState
 from beacon.sessions.trail import contributed, shown_entry
+from beacon.sessions.worker import LIGHT
 from beacon.settings import SessionSettings
 from beacon.store.private import KeptSeed
 from verifier import entries
@@ -68,7 +76,7 @@ class Sessions:
         return await self._context.write(*steps, key=key, seeds=seeds)
 
     async def _sealing(self, host: Host, request: SealRequest) -> tuple[Step, list[KeptSeed]]:
-        context, chain = self._context, self._chain(host, request)
+        context, chain = self._context, self._chain(host, request.chain)
         await self._check_replaces(host, request)
         has_keys = any(participant.key is not None for participant in request.participants)
         arguments = (self._origin, host.name, host.sandbox, request, chain)
@@ -78,6 +86,7 @@ class Sessions:
 
         seeds = [] if request.commitment is not None else [await context.custody.make(request.links_or_default)]
         commitment = request.commitment or seeds[0].commitment
+        lock = await self._lock(host, terms, seeds)
 
         def step(time: int, ahead: Ahead) -> list[bytes]:
             known = commitment in ahead.commitments or (request.commitment and context.book.has_commitment(commitment))
@@ -86,15 +95,39 @@ class Sessions:
             rules.running(chain, time)
             number = context.book.next_sequence(host.name) + ahead.seals[host.name]
             newest = context.known_time(chain, time)
-            entry = [wire.encode(commands.seal(terms, commitment, number, newest, self._defaults, time, self._room))]
-            if not context.book.knows_chain(chain.hash) and chain.hash not in ahead.chains:
-                entry.insert(0, wire.encode(entries.Chain(time, chain.as_dict())))
+            seal = wire.encode(commands.seal(terms, commitment, number, newest, self._defaults, time, self._room, lock))
+            built = []
+            for named in (chain, chain if lock is None else lock.chain):
+                if not context.book.knows_chain(named.hash) and named.hash not in ahead.chains:
+                    built.append(wire.encode(entries.Chain(time, named.as_dict())))
+                    ahead.chains.add(named.hash)
             ahead.seals[host.name] += 1
-            ahead.chains.add(chain.hash)
             ahead.commitments.add(commitment)
-            return entry
+            return [*built, seal]
 
         return step, seeds
+
+    async def _lock(self, host: Host, terms: commands.SealTerms, seeds: Sequence[KeptSeed]) -> commands.Locked | None:
+        """The seal's timelock: what the host sealed, or the service's own seed, by the request or the settings."""
+        context, chain, asked = self._context, terms.chain, terms.request.timelock
+        if isinstance(asked, TimelockRequest):
+            locked = chain if asked.chain is None else self._chain(host, asked.chain)
+            made = entries.Timelock(locked.hash, asked.round, asked.ciphertext)
+            await context.locks.check(made, locked)
+            return commands.Locked(made, locked)
+        if not seeds or not (self._defaults.timelock if asked is None else asked):
+            return None
+        now = context.clock.now()
+        rules.running(chain, now)
+        newest, commitment = context.known_time(chain, now), seeds[0].commitment
+        draft = commands.seal(terms, commitment, 1, newest, self._defaults, now, self._room)
+        number = lock_round(chain, draft.reveal_by)
+        if number is None and asked:
+            raise ApiError("seal-timelock-invalid", "the chain cannot carry a timelock after reveal_by")
+        if number is None:
+            return None
+        made = await context.locks.seal(chain, number, context.custody.kept(seeds[0]), now)
+        return commands.Locked(made, chain)
 
     async def contribute(
         self,
@@ -189,7 +222,7 @@ class Sessions:
         asked = draws.asked(state, request.recipe, request.count, chain, context.clock.now())
         if asked.work > LIGHT and not alone:
             raise ApiError("draw-count", "these draws are too much work beside others: ask for them alone")
-        ready = await context.drawers.make(asked, seed) if asked.work > LIGHT else None
+        ready = await context.worker.run(asked.outcomes, seed) if asked.work > LIGHT else None
 
         def step(time: int, ahead: Ahead) -> list[bytes]:
             """Heavy draws were made before; nothing if others have taken their numbers meanwhile."""
@@ -317,12 +350,13 @@ class Sessions:
 
         return (await context.write(step, key=key))[0]
 
-    def _chain(self, host: Host, request: SealRequest) -> ChainInfo:
-        wanted = self._default_chain if request.chain is None else request.chain
-        for name, chain in self._context.chains.items():
-            if wanted in {name, chain.hash.hex()}:
-                if name in self._sandbox_only and not host.sandbox:
-                    raise ApiError("sandbox-only-chain", f"{name} is for sandbox hosts")
+    def _chain(self, host: Host, name: str | None) -> ChainInfo:
+        """The chain of that name or chain hash, or the default one."""
+        wanted = self._default_chain if name is None else name
+        for known, chain in self._context.chains.items():
+            if wanted in {known, chain.hash.hex()}:
+                if known in self._sandbox_only and not host.sandbox:
+                    raise ApiError("sandbox-only-chain", f"{known} is for sandbox hosts")
                 return chain
         raise ApiError("chain-unknown", f"no chain {wanted!r} here")
 

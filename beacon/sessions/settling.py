@@ -18,8 +18,9 @@ from beacon.log import wire
 from beacon.log.sequencer import Appended
 from beacon.sessions import calls, commands, draws, rules
 from beacon.sessions.context import Context
-from beacon.sessions.drawing import LIGHT
+from beacon.sessions.links import Links
 from beacon.sessions.state import Pending, SessionState
+from beacon.sessions.worker import LIGHT
 from verifier import entries
 
 _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
@@ -61,8 +62,10 @@ async def draw_calls(context: Context, states: Iterable[SessionState]) -> set[by
     return failed
 
 
-async def _make(context: Context, state: SessionState) -> list[Made]:
-    chain = await context.custody.chain(state.seal.commitment, state.seal.links)
+async def _make(context: Context, state: SessionState, chain: Links | None = None) -> list[Made]:
+    """The draws of a session's due calls. chain: of its seed, where the service does not hold it."""
+    if chain is None:
+        chain = await context.custody.chain(state.seal.commitment, state.seal.links)
     return [
         Made(state.session, pending, link, (await outcomes(context, drawing, link))[0])
         for pending, drawing in calls.drawings(state)
@@ -72,7 +75,7 @@ async def _make(context: Context, state: SessionState) -> list[Made]:
 
 async def outcomes(context: Context, drawing: draws.Drawing, seed: bytes) -> list[Any]:
     """The outcomes of a drawing: heavy ones are made in another process."""
-    return await context.drawers.make(drawing, seed) if drawing.work > LIGHT else drawing.outcomes(seed)
+    return await context.worker.run(drawing.outcomes, seed) if drawing.work > LIGHT else drawing.outcomes(seed)
 
 
 async def _append(context: Context, made: Sequence[Made]) -> list[Appended]:
@@ -102,8 +105,8 @@ async def draw_plan(context: Context, state: SessionState, seed: bytes) -> None:
         current = context.book.get(state.session)
 
 
-async def finish_plan(context: Context, state: SessionState, seed: bytes) -> None:
-    """Draw what is left of an anchored match's plan, and reveal its seed (32 bytes; custody `beacon`)."""
+async def finish_plan(context: Context, state: SessionState, seed: bytes, by: commands.Revealer = "service") -> None:
+    """Draw what is left of an anchored match's plan, if it has one, and reveal its seed (32 bytes)."""
     await draw_plan(context, state, seed)
     chain = context.chain_of(state)
 
@@ -112,7 +115,29 @@ async def finish_plan(context: Context, state: SessionState, seed: bytes) -> Non
         if staged is None or staged.end is not None or draws.planned(staged) is not None:
             return []
         context.no_doubt(chain)
-        return [wire.encode(commands.reveal(staged, chain, "service", seed, time))]
+        return [wire.encode(commands.reveal(staged, chain, by, seed, time))]
+
+    await context.log.append(build)
+
+
+async def finish_opened(context: Context, state: SessionState, last: bytes) -> None:
+    """End a session whose seed s_N (32 bytes) its timelock gave: draw what was called or planned, and reveal.
+
+    A live session's draws show its links, so that its reveal is the service's in any case (6.7).
+    """
+    if not state.live:
+        await finish_plan(context, state, last, "timelock")
+        return
+    chain = context.chain_of(state)
+    made = await _make(context, state, await asyncio.to_thread(Links, last, state.seal.links))
+    await _append(context, made)
+
+    def build(time: int) -> list[bytes]:
+        staged = context.book.staged(state.session)
+        if staged is None or staged.end is not None or staged.pending:
+            return []
+        context.no_doubt(chain)
+        return [wire.encode(commands.reveal(staged, chain, "service", staged.last_link, time))]
 
     await context.log.append(build)
 

@@ -63,10 +63,10 @@ class Pending:
 class SessionState:
     """What the log says of one session. session: the seal's leaf hash, 32 bytes; indices are the log's.
 
-    round: a match's. calls: how many a live session has had; called: how many of each recipe; pending: those that are
-    not drawn, in order; link: the last link that is public, 32 bytes, the commitment at first; dealt: the cards that
-    have left each deck. size: about how many bytes its events take in a transcript. last_index: of its newest entry, or
-    of a `round` entry that it uses if that is newer.
+    round: a match's; unlocked: the timelock's. calls: how many a live session has had; called: how many of each recipe;
+    pending: those that are not drawn, in order; link: the last link that is public, 32 bytes, the commitment at first;
+    dealt: the cards that have left each deck. size: about how many bytes its events take in a transcript. last_index:
+    of its newest entry, or of a `round` entry that it uses if that is newer.
     """
 
     session: bytes
@@ -76,6 +76,7 @@ class SessionState:
     close: entries.Close | None = None
     close_index: int | None = None
     round: LoggedRound | None = None
+    unlocked: LoggedRound | None = None
     calls: int = 0
     called: Mapping[str, int] = field(default_factory=dict, hash=False)
     pending: tuple[Pending, ...] = ()
@@ -127,9 +128,27 @@ class SessionState:
         return frozenset((self.seal.chain, pending.call.round) for pending in self.pending if pending.round is None)
 
     @property
+    def lock(self) -> RoundKey | None:
+        """The round that the seed is sealed to."""
+        return lock_of(self.seal)
+
+    @property
+    def logs(self) -> frozenset[RoundKey]:
+        """The rounds whose entries belong into the log when they come: those that it waits for, and the timelock's."""
+        lock = self.lock
+        if lock is None or self.unlocked is not None or self.end is not None:
+            return self.waits_for
+        return self.waits_for | {lock}
+
+    @property
     def due(self) -> tuple[Pending, ...]:
         """The calls that can be drawn now, in order: their rounds are in the log."""
         return tuple(takewhile(lambda pending: pending.round is not None, self.pending))
+
+
+def lock_of(seal: entries.Seal) -> RoundKey | None:
+    """The round that a seal's timelock is to."""
+    return None if seal.timelock is None else (seal.timelock.chain, seal.timelock.round)
 
 
 def sealed(index: int, leaf: bytes, seal: entries.Seal) -> SessionState:
@@ -169,19 +188,24 @@ def grown(state: SessionState, entry_bytes: int) -> SessionState:
     return replace(state, size=state.size + entry_bytes + entry_bytes // 4 + EVENT_BYTES)
 
 
-def anchored(state: SessionState, number: int, logged: LoggedRound) -> SessionState:
-    """The state once a round that the session waits for, by its number, is in the log."""
-    last = state.last_index if state.end is not None else max(state.last_index, logged.index)
+def anchored(state: SessionState, key: RoundKey, logged: LoggedRound) -> SessionState:
+    """The state once a round that the session uses is in the log."""
+    last, number = state.last_index if state.end is not None else max(state.last_index, logged.index), key[1]
+    if key == state.lock:
+        return replace(state, unlocked=logged, last_index=last)
     if state.seal.round is not None:
         return replace(state, round=logged, last_index=last)
     pending = (replace(item, round=logged) if item.call.round == number else item for item in state.pending)
     return replace(state, pending=tuple(pending), last_index=last)
 
 
-def as_json(state: SessionState, round_time: Callable[[int], int] | None) -> dict[str, Any]:
+def as_json(
+    state: SessionState, round_time: Callable[[int], int] | None, lock_time: int | None = None
+) -> dict[str, Any]:
     """What `GET /v1/sessions/{id}` shows; `contributed` lists 200 ids at the most, the transcript all.
 
-    round_time: from a round's number to when it falls due, in ms; None where the chain is not followed.
+    round_time: from a round's number to when it falls due, in ms; None where the chain is not followed. lock_time: when
+    the timelock's does.
     """
     seal = state.seal
     return {
@@ -204,6 +228,7 @@ def as_json(state: SessionState, round_time: Callable[[int], int] | None) -> dic
         "lead": seal.lead,
         "close_at": seal.close_at,
         "reveal_by": seal.reveal_by,
+        "timelock": _lock(state, lock_time),
         "participants": [_participant(participant) for participant in seal.participants],
         "open": seal.open,
         "min_contributions": seal.min_contributions,
@@ -223,6 +248,14 @@ def as_json(state: SessionState, round_time: Callable[[int], int] | None) -> dic
         "reason": state.end.reason if isinstance(state.end, entries.Void) else None,
         "seed": state.end.seed.hex() if state.end is not None and state.end.seed is not None else None,
     }
+
+
+def _lock(state: SessionState, time: int | None) -> dict[str, Any] | None:
+    lock, logged = state.seal.timelock, state.unlocked
+    if lock is None:
+        return None
+    index = None if logged is None else logged.index
+    return {"chain": lock.chain.hex(), "round": lock.round, "round_time": time, "round_index": index}
 
 
 def _pending(pending: Pending, round_time: Callable[[int], int] | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Final
 from sqlite_utils import Database
 
 from beacon.log import reads
-from beacon.sessions.state import Name, name_of
+from beacon.sessions.state import Name, RoundKey, lock_of, name_of
 from beacon.store.errors import LogDamaged
 from verifier import entries
 from verifier.entries import parse_entry
@@ -57,13 +57,15 @@ class Standing:
         )
 
     @property
-    def waits_for(self) -> set[int]:
+    def logs(self) -> set[RoundKey]:
         """The rounds that may still be logged for it; those of calls stay until the draw."""
         if self.end is not None:
             return set()
-        if self.seal.round is not None:
-            return set() if self.round_in else {self.seal.round}
-        return {number for _, number in self.pending}
+        lock = lock_of(self.seal)
+        numbers = {number for _, number in self.pending}
+        if self.seal.round is not None and not self.round_in:
+            numbers.add(self.seal.round)
+        return {(self.seal.chain, number) for number in numbers} | ({lock} if lock is not None else set())
 
     def after(self, entry: entries.Entry) -> Standing:
         """How it stands after one more of its entries, or after a round that it uses."""
@@ -71,7 +73,8 @@ class Standing:
             case entries.Close():
                 return replace(self, closed=True)
             case entries.Round():
-                return replace(self, round_in=self.seal.round is not None)
+                own = (entry.chain, entry.round) == (self.seal.chain, self.seal.round)
+                return replace(self, round_in=self.round_in or own)
             case entries.Call():
                 return replace(self, pending=(*self.pending, (entry.draw, entry.round)))
             case entries.Draw():
@@ -132,17 +135,18 @@ class Trail:
         return sorted([*own, *((i, data) for i, data in rounds if horizon is None or i < horizon)])
 
     def _rounds(self, db: Database, own: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-        numbers = set(self._standing.waits_for) if self._standing is not None else set()
-        chain = None if self._standing is None else self._standing.seal.chain
+        standing, used = self._standing, set[RoundKey]()
+        if standing is not None:
+            used |= standing.logs
         for _, data in own:
             entry = parse_entry(data)
             if isinstance(entry, entries.Seal):
-                chain = entry.chain
-                numbers |= {entry.round} if entry.round is not None else set()
-            elif isinstance(entry, entries.Call):
-                numbers.add(entry.round)
-        for number in numbers:
-            found = None if chain is None else round_index(db, chain, number)
+                standing = sealed(entry)
+                used |= standing.logs
+            elif isinstance(entry, entries.Call) and standing is not None:
+                used.add((standing.seal.chain, entry.round))
+        for key in used:
+            found = round_index(db, *key)
             if found is not None and found > self._position:
                 yield found, reads.entry(db, found)
 
@@ -205,7 +209,8 @@ def shown_entry(db: Database, session: bytes, index: int) -> bytes | None:
     if own is None:
         entry, seal = parse_entry(found[0]), stood.seal
         numbers = {seal.round} if seal.round is not None else {number for _, number in stood.pending}
-        if not isinstance(entry, entries.Round) or entry.chain != seal.chain or entry.round not in numbers:
+        used = {(seal.chain, number) for number in numbers} | {lock_of(seal)}
+        if not isinstance(entry, entries.Round) or (entry.chain, entry.round) not in used:
             return None
     return found[0]
 

@@ -68,6 +68,15 @@ class Pending(BaseModel):
     round_index: Index | None
 
 
+class Timelock(BaseModel):
+    """The round that a session's seed is sealed to; its ciphertext is in the seal. round_index: once it is logged."""
+
+    chain: Hash
+    round: Positive
+    round_time: Time | None
+    round_index: Index | None
+
+
 class Session(BaseModel):
     """A session as the log has it: its terms, its state and what was done in it. Ids and labels are public for ever.
 
@@ -94,6 +103,7 @@ class Session(BaseModel):
     lead: Positive | None
     close_at: Time | None
     reveal_by: Time
+    timelock: Timelock | None
     participants: list[Participant]
     open: bool
     min_contributions: Count

@@ -89,6 +89,21 @@ def product_is_one(pairs: list[tuple[Point, Point]]) -> bool:
     return bool(final_exponentiate(product) == FQ12.one())
 
 
+def pairing(left: Point, right: Point) -> bytes:
+    """The pairing of a G1 and a G2 point as other libraries have it: 576 bytes, big-endian.
+
+    c1 || c0 of Fp12 over Fp6, each c2 || c1 || c0 over Fp2, each c1 || c0. It is py-ecc's pairing to the power -3:
+    others raise to three times the exponent, and invert for the sign of the curve's parameter. py-ecc writes Fp12 by
+    the powers of w, with w^6 = 1 + u; in the pairing's group the inverse of an element is its conjugate, w -> -w.
+    """
+    value = final_exponentiate(miller_loop(right, left, final_exponentiate=False))
+    inverse = FQ12([-c if power % 2 else c for power, c in enumerate(map(int, value.coeffs))])
+    c = [int(number) for number in (inverse * inverse * inverse).coeffs]
+    pairs = [((c[power] + c[power + 6]) % PRIME, c[power + 6]) for power in range(6)]
+    ordered = [number for power in (5, 3, 1, 4, 2, 0) for number in reversed(pairs[power])]
+    return b"".join(number.to_bytes(48, "big") for number in ordered)
+
+
 def _times_parameter(point: Jacobian) -> Jacobian:
     """X * point; X is negative."""
     return curve.negate(PRIME, curve.multiply(PRIME, point, _X))

@@ -21,4 +21,5 @@ class PointError(FormatError):
 
     def __init__(self, fault: PointFault, message: str) -> None:
         super().__init__(Code.POINT, message)
+        self.args = (fault, message)
         self.fault = fault

@@ -38,6 +38,17 @@ def decode_point(group: Group, data: bytes) -> Point:
     return point
 
 
+def encode_point(group: Group, point: Point) -> bytes:  # noqa: ARG001 - a backend's signature
+    """The wire form: 48 or 96 bytes."""
+    encoded: bytes = point.to_compressed_bytes()
+    return encoded
+
+
+def generator(group: Group) -> Point:
+    """The group's standard generator."""
+    return _CLASS[group]()
+
+
 def hash_to_curve(group: Group, dst: bytes, message: bytes) -> Point:
     """The point that a signature of `message` is a multiple of."""
     return _CLASS[group].hash_to_curve(message, dst)
@@ -46,6 +57,15 @@ def hash_to_curve(group: Group, dst: bytes, message: bytes) -> Point:
 def sum_products(group: Group, points: Sequence[Point], factors: Sequence[int]) -> Point:
     """The sum of factor * point over all pairs; 0 <= factors < 2**255."""
     return _CLASS[group].multiexp_unchecked(list(points), [Scalar(factor) for factor in factors])
+
+
+def pairing(group: Group, point: Point, partner: Point) -> bytes:
+    """The pairing of a point of `group` and one of its partner: 576 bytes, as `reference.pairing` has them.
+
+    arkworks writes the same tower the other way round: each coordinate little-endian, the lowest first.
+    """
+    first, second = (point, partner) if group is Group.BLS12_381_G1 else (partner, point)
+    return bytes.fromhex(str(GT.pairing(first, second)))[::-1]
 
 
 def pairings_agree(group: Group, hashed: Point, key: Point, signature: Point) -> bool:

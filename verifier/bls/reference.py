@@ -45,6 +45,11 @@ def encode_point(group: Group, point: Point) -> bytes:
     return encoded
 
 
+def generator(group: Group) -> Point:
+    """The group's standard generator."""
+    return _curve(group).GENERATOR[group]
+
+
 def hash_to_curve(group: Group, dst: bytes, message: bytes) -> Point:
     """The point that a signature of `message` is a multiple of."""
     return _curve(group).hash_to_curve(group, dst, message)
@@ -57,10 +62,16 @@ def sum_products(group: Group, points: Sequence[Point], factors: Sequence[int]) 
     return lower(module.PRIME, module.FIELD[group], total)
 
 
+def pairing(group: Group, point: Point, partner: Point) -> bytes:
+    """The pairing of a point of `group` and one of its partner, on BLS12-381: 576 bytes (`bls12_381.pairing`)."""
+    encoded: bytes = bls12_381.pairing(*((point, partner) if group is Group.BLS12_381_G1 else (partner, point)))
+    return encoded
+
+
 def pairings_agree(group: Group, hashed: Point, key: Point, signature: Point) -> bool:
     """Whether e(hashed, key) = e(signature, generator): two Miller loops, one final exponentiation."""
     module = _curve(group)
-    pairs = [(hashed, key), (signature, _negate(module.GENERATOR[group.partner]))]
+    pairs = [(hashed, key), (signature, _negate(generator(group.partner)))]
     return bool(module.product_is_one(pairs if group in _FIRST else [pair[::-1] for pair in pairs]))
 
 
@@ -72,7 +83,7 @@ def order(group: Group) -> int:
 
 def public_key(group: Group, secret: int) -> bytes:
     """The public key, in the partner of `group`, of a secret, 0 < secret < order(group)."""
-    point = sum_products(group.partner, [_curve(group).GENERATOR[group.partner]], [_check_secret(group, secret)])
+    point = sum_products(group.partner, [generator(group.partner)], [_check_secret(group, secret)])
     return encode_point(group.partner, point)
 
 
