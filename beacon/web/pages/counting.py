@@ -77,14 +77,15 @@ class Counting:
 
     async def _go_on(self, log: Log) -> None:
         """Count to the end, and rest as long as each piece took: at most half a processor is spent."""
-        clock = asyncio.get_running_loop().time
+        clock, rest = asyncio.get_running_loop().time, 0.0
         while (first := self._counter.entries) < (size := log.latest().size):
+            await asyncio.sleep(rest)
             begun = clock()
             end = min(first + AT_ONCE, size)
             read = await log.read(partial(_entries, first=first, end=end))
             async with self._free:
                 await asyncio.to_thread(self._take, read)
-            await asyncio.sleep(min(clock() - begun, MOST_REST))
+            rest = min(clock() - begun, MOST_REST)
 
     def _take(self, read: list[bytes]) -> None:
         for entry in read:
