@@ -53,6 +53,14 @@ async def terminal(folder, script):
         await asyncio.wait_for(process.wait(), 30)
 
 
+def host_program(name, url):
+    """A program of the README, for the service at this URL."""
+    found = re.search(rf"<!-- program: {name} -->\n```python\n(.*?)```", README, re.DOTALL)
+    assert found, name
+    assert "http://127.0.0.1:8080" in found[1]
+    return found[1].replace("http://127.0.0.1:8080", url)
+
+
 async def test_the_sandbox_of_the_readme_seals(tmp_path, monkeypatch):
     program = tmp_path / "bin" / "beacon"
     program.parent.mkdir()
@@ -70,5 +78,22 @@ async def test_the_sandbox_of_the_readme_seals(tmp_path, monkeypatch):
             await api.ready()
             body = re.search(r"<!-- body: seal -->.*? -d '(.*?)'\n```", README, re.DOTALL)
             assert (await api.post("/v1/sessions", json.loads(body[1])))["state"] == "sealed"
+            await a_host_of_its_own(tmp_path, host_program("host", url), token)
     async with terminal(tmp_path, devnet) as (again, _):
         assert network in again[0]
+
+
+async def a_host_of_its_own(folder, text, token):
+    """The host of the README plays, and keeps what it was given."""
+    (folder / "host.py").write_text(text)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "host.py", cwd=folder, env=os.environ | {"TOKEN": token, "PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    output, errors = await process.communicate()
+    assert process.returncode == 0, errors.decode()
+    dice, headline = output.decode().splitlines()
+    assert len(json.loads(dice)) == 2
+    assert headline.startswith("A test, not a game: Fair if")
+    kinds = sorted(path.stem.partition("-")[2] for path in (folder / "receipts").rglob("*.json"))
+    assert kinds == ["call", "draw", "reveal", "seal"]

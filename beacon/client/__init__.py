@@ -29,7 +29,7 @@ from beacon.client.transport import BeaconError, Transport, Unreachable, new_key
 from verifier import entries
 from verifier.drand import ChainInfo
 from verifier.encoding import parse_document_json
-from verifier.fetch import main_chains
+from verifier.fetch import load_chain, main_chains
 from verifier.note import VerifierKey
 from verifier.verdict import State
 
@@ -46,6 +46,7 @@ __all__ = [
     "SealTerms",
     "Session",
     "Unreachable",
+    "load_chain",
     "make_chain",
     "pseudonym",
     "sign_contribution",
@@ -70,8 +71,9 @@ class Beacon:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         """log_key: the log's C2SP verifier key, as `beacon init` prints it. chains: the drand chains that are taken,
-        the pinned main networks if None. host, sandbox: the name that its seals must bear, and whether they must be
-        marked as tests, where given. clock: ms since the epoch. Raises FormatError for a bad key.
+        of files with `load_chain`; the pinned main networks if None. host, sandbox: the name that its seals must bear,
+        and whether they must be marked as tests, where given. clock: ms since the epoch. Raises FormatError for a bad
+        key.
         """
         known = main_chains().values() if chains is None else chains
         self._connection: Final = Connection(

@@ -93,7 +93,7 @@ def open_document(data: bytes, key: VerifierKey, chains: Mapping[bytes, ChainInf
         raise Dishonest(f"not in the log: {claim.text}", data)
     named = bytes.fromhex(str(transcript.info["hash"]))
     if named not in chains:
-        raise Dishonest(f"the session is bound to a chain that is not pinned here: {named.hex()}", data)
+        raise Dishonest(f"the session is bound to a chain that is not pinned here (`chains`): {named.hex()}", data)
     if transcript.info != chains[named].as_dict():
         raise Dishonest("the document's chain is not the one that is pinned under this hash", data)
     return transcript

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import click
 
-from beacon.client import Beacon
-from verifier.fetch import load_chain
+from beacon.client import Beacon, load_chain
 
 Play = Callable[[Beacon, bool], Awaitable[int]]
 
