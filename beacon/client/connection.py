@@ -130,12 +130,10 @@ class Connection:
             self._rounds.popitem(last=False)
         return [found[one] for one in stated]
 
-    def _has(self, chain: ChainInfo, stated: Round) -> bool:
+    def _has(self, chain: ChainInfo, stated: Round) -> VerifiedRound | None:
         known = self._rounds.get((chain.hash, stated.round))
-        return known is not None and (known.signature, known.previous_signature) == (
-            stated.signature,
-            stated.previous_signature,
-        )
+        said = (stated.signature, stated.previous_signature)
+        return known if known is not None and (known.signature, known.previous_signature) == said else None
 
     def _verify(self, chain: ChainInfo, stated: Round) -> VerifiedRound:
         return self._has(chain, stated) or verify_round(chain, stated, best_backend())
