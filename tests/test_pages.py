@@ -160,11 +160,11 @@ async def test_home_says_what_is_promised_and_what_is_not(client):
 
 
 async def test_the_form_of_home_leads_to_the_session(client):
-    asked = {"session": " " + "AB" * 32 + " "}
-    async with client.get("/s", params=asked, headers=BROWSER, allow_redirects=False) as answer:
-        assert answer.status == 303
-        assert answer.headers["Location"] == "/s/" + "ab" * 32
-    for path in ("/s", "/s?session=//evil.example/", "/s?session=" + "ab" * 31):
+    for text in (" " + "AB" * 32 + " ", f"https://beacon.example/s/{'ab' * 32}?before=7", f"session {'ab' * 32}."):
+        async with client.get("/s", params={"session": text}, headers=BROWSER, allow_redirects=False) as answer:
+            assert answer.status == 303
+            assert answer.headers["Location"] == "/s/" + "ab" * 32
+    for path in ("/s", "/s?session=//evil.example/", "/s?session=" + "ab" * 31, "/s?session=" + "ab" * 33):
         page = await get_page(client, path, 404)
         assert page.one("h1").text == "No such session"
 

@@ -923,7 +923,6 @@ ALIASES = [
     "/log/tile/0",
     "/log/tile",
     "/log/",
-    "/log",
     "/log/checkpoint/",
     "/log/checkpoint?",
     "/log/checkpoint?size=1",

@@ -60,13 +60,8 @@ def join_token(request: web.Request) -> str | None:
 
 def session_id(request: web.Request) -> bytes:
     """The 32 bytes that name the session in the path. Raises ApiError(session-unknown)."""
-    return parse_session(request.match_info["session"])
-
-
-def parse_session(text: str) -> bytes:
-    """The 32 bytes that a session is named by. Raises ApiError(session-unknown)."""
     try:
-        return parse_hex(text, 32)
+        return parse_hex(request.match_info["session"], 32)
     except FormatError as error:
         raise ApiError("session-unknown", "A session is named by 64 lower-case hex digits.") from error
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from aiohttp import hdrs, web
 
+from beacon.errors import ApiError
 from beacon.web.pages.rendering import page
-from beacon.web.requests import parse_session
 
 LINKS: Final = (
     ("/verify", "links.verify"),
@@ -17,6 +18,8 @@ LINKS: Final = (
     ("/roll", "links.roll"),
     ("/docs", "links.docs"),
 )
+
+_NAME: Final = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])", re.ASCII)
 
 routes: Final = web.RouteTableDef()
 
@@ -29,6 +32,8 @@ async def home(request: web.Request) -> web.Response:
 
 @routes.get("/s")
 async def find(request: web.Request) -> web.Response:
-    """What the form of the first page asks for: the session's own page."""
-    session = parse_session(request.query.get("session", "").strip().lower())
-    return web.Response(status=web.HTTPSeeOther.status_code, headers={hdrs.LOCATION: f"/s/{session.hex()}"})
+    """What the form of the first page asks for: the page of the session whose name, or address, was given."""
+    found = _NAME.search(request.query.get("session", "").lower())
+    if found is None:
+        raise ApiError("session-unknown", "A session is named by 64 hex digits.")
+    return web.Response(status=web.HTTPSeeOther.status_code, headers={hdrs.LOCATION: f"/s/{found[0]}"})

@@ -14,7 +14,10 @@ export function receiptsIn(answer: JsonObject): readonly Answered[] {
   if (answer.has("format")) {
     return [];
   }
-  const found: (readonly [string, Json | undefined])[] = ["receipt", "close_receipt"].map((name) => [name, answer.get(name)]);
+  const found: (readonly [string, Json | undefined])[] = ["receipt", "close_receipt"].map((name) => [
+    name,
+    answer.get(name),
+  ]);
   const listed = answer.get("receipts");
   if (Array.isArray(listed)) {
     found.push(...(listed as readonly Json[]).map((item, i) => [`receipts[${i}]`, item] as const));

@@ -67,7 +67,9 @@ function coordinates(bytes: Uint8Array, count: number): readonly bigint[] | null
   if (bytes.length !== count * COORDINATE) {
     return null;
   }
-  const numbers = Array.from({ length: count }, (_, i) => toBigInt(bytes.subarray(i * COORDINATE, (i + 1) * COORDINATE)));
+  const numbers = Array.from({ length: count }, (_, i) =>
+    toBigInt(bytes.subarray(i * COORDINATE, (i + 1) * COORDINATE)),
+  );
   return numbers.every((number) => number < Fp.ORDER) ? numbers : null;
 }
 
@@ -99,6 +101,9 @@ export function decodeG2(bytes: Uint8Array): G2Point | null {
 
 /** Whether e(signature, generator) = e(hashed, key). */
 export function verifyBn254(key: G2Point, hashed: G1Point, signature: G1Point): boolean {
-  const pairs = [{ g1: signature, g2: G2.Point.BASE }, { g1: hashed.negate(), g2: key }];
+  const pairs = [
+    { g1: signature, g2: G2.Point.BASE },
+    { g1: hashed.negate(), g2: key },
+  ];
   return Fp12.eql(bn254.pairingBatch(pairs), Fp12.ONE);
 }

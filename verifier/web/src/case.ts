@@ -6,7 +6,7 @@ import type { Findings } from "./findings.ts";
 import type { Session } from "./session.ts";
 
 export const SECOND = 1000;
-export const MINUTE = 60 * SECOND;
+const MINUTE = 60 * SECOND;
 export const DAY = 24 * 60 * MINUTE;
 
 export interface Case {

@@ -114,7 +114,7 @@ const TEST: Readonly<Record<string, unknown>> = {
   "testnet-unchained-3s": testnetUnchained,
 };
 
-export interface BuiltInChain {
+interface BuiltInChain {
   readonly chain: Chain;
   /** drand's main networks are trusted without being asked for, its test networks are not. */
   readonly main: boolean;
@@ -139,4 +139,3 @@ export type Chains = ReadonlyMap<string, Chain>;
 export function byHash(chains: readonly Chain[]): Chains {
   return new Map(chains.map((chain) => [hex(chain.hash), chain]));
 }
-

@@ -125,5 +125,8 @@ function recipeRemarks({ seal }: Session): readonly string[] {
   }
   return [...alike.values()]
     .filter((names) => names.length > 1)
-    .map((names) => `Recipes ${names.join(" and ")} have the same distribution: who knows the seed may choose between them.`);
+    .map(
+      (names) =>
+        `Recipes ${names.join(" and ")} have the same distribution: who knows the seed may choose between them.`,
+    );
 }

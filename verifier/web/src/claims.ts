@@ -7,7 +7,7 @@ import { earlyWitnesses, isQuorum, quorumOver, type Sighting, usableSightings } 
 import type { Findings } from "./findings.ts";
 import type { VerifierKey } from "./note.ts";
 import type { Recomputed } from "./outcomes.ts";
-import type { Policy } from "./policy.ts";
+import { describeQuorum, type Policy } from "./policy.ts";
 import type { Rounds } from "./rounds.ts";
 import { voidOf } from "./session.ts";
 
@@ -16,7 +16,7 @@ const MAX_NAMES = 5;
 type Said = readonly [State, string];
 
 /** The findings' own claim, or what `otherwise` says where there are none. */
-export function claimOf(claim: ClaimName, findings: Findings, otherwise: () => Said): Claim {
+function claimOf(claim: ClaimName, findings: Findings, otherwise: () => Said): Claim {
   const found = findings.of(claim);
   const [first] = found;
   if (first === undefined) {
@@ -31,13 +31,16 @@ function describe({ text, rule, index }: Finding, more: number): string {
   return `${text}${where}, rule ${rule}${more > 0 ? `, and ${more} more` : ""}`;
 }
 
-export function plural(count: number, one: string, many = `${one}s`): string {
+function plural(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
 
 function quoted(names: Iterable<string>): string {
   const all = [...new Set(names)].sort();
-  const shown = all.slice(0, MAX_NAMES).map((name) => `'${name}'`).join(", ");
+  const shown = all
+    .slice(0, MAX_NAMES)
+    .map((name) => `'${name}'`)
+    .join(", ");
   return all.length > MAX_NAMES ? `${shown} and ${all.length - MAX_NAMES} more` : shown;
 }
 
@@ -62,7 +65,10 @@ export function logClaim(document: Document, key: VerifierKey | null, findings: 
     }
     const count = document.events.length;
     const entries = count === 1 ? "1 entry is" : `${count} entries are`;
-    return ["PROVEN", `${entries} in the log ${document.origin} under its signed checkpoint of ${document.checkpoint.size}`];
+    return [
+      "PROVEN",
+      `${entries} in the log ${document.origin} under its signed checkpoint of ${document.checkpoint.size}`,
+    ];
   });
 }
 
@@ -74,7 +80,9 @@ export function sessionClaims(found: Found): readonly Claim[] {
     roundClaim(found),
     claimOf("unpredictable", findings, () => unpredictable(found)),
     claimOf("seed", findings, () =>
-      found.seedShown ? ["PROVEN", "what was revealed opens the commitment of the seal"] : ["UNKNOWN", "no seed has been shown"],
+      found.seedShown
+        ? ["PROVEN", "what was revealed opens the commitment of the seal"]
+        : ["UNKNOWN", "no seed has been shown"],
     ),
     claimOf("outcomes", findings, () => outcomes(found)),
     claimOf("complete", findings, () => complete(found)),
@@ -136,7 +144,10 @@ function unpredictable({ given, policy, seen, log }: Found): Said {
   }
   const where = (anchor: Anchor): string => `entry ${anchor.index} before round ${anchor.round}`;
   const listed = `${late.slice(0, 20).map(where).join(", ")}${late.length > 20 ? ` and ${late.length - 20} more` : ""}`;
-  return ["TRUSTED", `${what} was pinned before its round by the operator's clock alone; no quorum of witnesses saw ${listed}`];
+  return [
+    "TRUSTED",
+    `${what} was pinned before its round by the operator's clock alone; no quorum of witnesses saw ${listed}`,
+  ];
 }
 
 function outcomes({ given, recomputed }: Found): Said {
@@ -238,7 +249,8 @@ function checkAttachments({ given, attachments: files }: Found): void {
   const sealed = new Map(session.seal.entry.attachments.map(({ name, sha256: digest }) => [name, digest]));
   for (const [name, content] of Object.entries(files)) {
     const digest = sealed.get(name);
-    const text = digest === undefined ? `the seal names no attachment '${name}'` : `'${name}' is another file than was sealed`;
+    const text =
+      digest === undefined ? `the seal names no attachment '${name}'` : `'${name}' is another file than was sealed`;
     const same = digest !== undefined && equal(digest, sha256(content));
     findings.require(same, "attachments", "3.6", text, session.seal.index);
   }
@@ -261,6 +273,9 @@ function witnessed({ document, policy, seen, log }: Found): Said {
   }
   const names = quorumOver(seen, policy, document.events.at(-1)?.index ?? 0);
   return names === null || log.state !== "PROVEN"
-    ? ["TRUSTED", "no quorum of the policy's witnesses cosigned a checkpoint that covers every entry shown"]
+    ? [
+        "TRUSTED",
+        `the operator alone: no quorum of the policy's witnesses (${describeQuorum(policy)}) cosigned all that is shown`,
+      ]
     : ["PROVEN", `${[...names].sort().join(", ")} cosigned a checkpoint that covers every entry shown`];
 }

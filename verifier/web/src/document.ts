@@ -1,14 +1,15 @@
 /** The document: a transcript or a receipt, read strictly (PROTOCOL.md, 7.2). */
 import { hex, parseBase64, parseDecimal, utf8 } from "./bytes.ts";
 import { type ChainInfo, parseChainInfo } from "./chains.ts";
-import { type Entry, parseEntry, type Seal } from "./entries.ts";
+import type { Entry, Seal } from "./entries.ts";
 import { accepted, FormatError } from "./errors.ts";
 import { Fields } from "./fields.ts";
 import { type Json, type JsonObject, MAX_INTEGER } from "./json.ts";
 import { HASH_BYTES, leafHash } from "./merkle.ts";
 import { parseSignedCheckpoint, parseVerifierKey, type SignedCheckpoint, type VerifierKey } from "./note.ts";
+import { parseEntry } from "./read-entry.ts";
 
-export const FORMAT = "fair-beacon/transcript/v1";
+const FORMAT = "fair-beacon/transcript/v1";
 
 export interface Logged<E extends Entry = Entry> {
   readonly index: number;
@@ -40,7 +41,10 @@ export interface Document {
   readonly evidence: readonly Evidence[];
 }
 
-export function isOfType<T extends Entry["type"]>(logged: Logged, type: T): logged is Logged<Extract<Entry, { type: T }>> {
+export function isOfType<T extends Entry["type"]>(
+  logged: Logged,
+  type: T,
+): logged is Logged<Extract<Entry, { type: T }>> {
   return logged.entry.type === type;
 }
 
@@ -64,7 +68,13 @@ function readEvent(value: Json): Event {
   const fields = new Fields(value, "an event", "document");
   const index = fields.integer("index");
   const bytes = utf8(fields.text("entry"));
-  const event = { index, bytes, entry: parseEntry(bytes), leaf: leafHash(bytes), proof: fields.list("proof").map(readHash) };
+  const event = {
+    index,
+    bytes,
+    entry: parseEntry(bytes),
+    leaf: leafHash(bytes),
+    proof: fields.list("proof").map(readHash),
+  };
   fields.done();
   return event;
 }

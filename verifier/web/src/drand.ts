@@ -12,7 +12,8 @@ export interface StatedRound {
 }
 
 /** Whether it holds, else the rule that it breaks. */
-export type RoundVerdict = { readonly holds: true } | { readonly holds: false; readonly rule: "2.5" | "2.6"; readonly why: string };
+export type RoundVerdict =
+  { readonly holds: true } | { readonly holds: false; readonly rule: "2.5" | "2.6"; readonly why: string };
 
 const HOLDS: RoundVerdict = { holds: true };
 

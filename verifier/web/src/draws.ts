@@ -76,7 +76,7 @@ function dice(recipe: Extract<Recipe, { kind: "dice" }>, stream: Stream): readon
 }
 
 /** The on-chain mapping: the bytes of word, Keccak-256(word), Keccak-256 of that … */
-export function keccakDice(first: Uint8Array, count: number): readonly number[] {
+function keccakDice(first: Uint8Array, count: number): readonly number[] {
   const roll: number[] = [];
   let word = first;
   let index = 0;

@@ -24,7 +24,10 @@ export interface Sighting {
  * The key of the log: the one that was given, or one of the policy for this origin (7.4). Of several for the origin the
  * document may choose one.
  */
-export function chooseLogKey({ origin, logKey }: Document, { logKeys, policy }: Pick<Trust, "logKeys" | "policy">): VerifierKey | null {
+export function chooseLogKey(
+  { origin, logKey }: Document,
+  { logKeys, policy }: Pick<Trust, "logKeys" | "policy">,
+): VerifierKey | null {
   const own = ({ name, type }: VerifierKey): boolean => name === origin && type === KeyType.ED25519;
   const candidates = logKeys.length > 0 ? [...logKeys.filter(own), ...logKeys] : (policy?.logs ?? []).filter(own);
   return candidates.find(({ text }) => text === logKey.text) ?? candidates[0] ?? null;
@@ -42,7 +45,8 @@ export function isEventIncluded(event: Event, checkpoint: SignedCheckpoint, proo
 
 /** Check the log's own claim, and say which of the document's checkpoints witnesses may vouch by. */
 export function checkLog(document: Document, key: VerifierKey | null, findings: Findings): readonly SignedCheckpoint[] {
-  const fail = (rule: string, text: string, index: number | null = null): void => findings.add("log", rule, text, index);
+  const fail = (rule: string, text: string, index: number | null = null): void =>
+    findings.add("log", rule, text, index);
   if (key !== null && key.text !== document.logKey.text) {
     fail("7.4", "the document names another key of the log than the verifier was given");
   }
@@ -120,7 +124,11 @@ function hangsTogether(one: SignedCheckpoint, other: SignedCheckpoint, proof: re
 }
 
 /** The lines of the policy's witnesses; one that does not verify fails `witnessed`, and its witness does not count there. */
-export function sightings(checkpoints: readonly SignedCheckpoint[], policy: Policy, findings: Findings): readonly Sighting[] {
+export function sightings(
+  checkpoints: readonly SignedCheckpoint[],
+  policy: Policy,
+  findings: Findings,
+): readonly Sighting[] {
   const seen: Sighting[] = [];
   for (const checkpoint of checkpoints) {
     for (const [witness, key] of policy.witnesses) {
@@ -151,7 +159,9 @@ export function usableSightings(seen: readonly Sighting[], { chains, sights }: C
 
 /** The witnesses that saw the anchor before its round fell due (7.1). */
 export function earlyWitnesses(usable: readonly Sighting[], { index }: Anchor, due: number): ReadonlySet<string> {
-  const early = usable.filter(({ size, timestamp }) => size > BigInt(index) && timestamp * BigInt(SECOND) < BigInt(due));
+  const early = usable.filter(
+    ({ size, timestamp }) => size > BigInt(index) && timestamp * BigInt(SECOND) < BigInt(due),
+  );
   return new Set(early.map(({ witness }) => witness));
 }
 

@@ -6,8 +6,8 @@ import { FormatError } from "./errors.ts";
 export type Json = null | boolean | number | string | readonly Json[] | JsonObject;
 export type JsonObject = ReadonlyMap<string, Json>;
 
-export const MAX_ENTRY_BYTES = 65_535;
-export const MAX_DOCUMENT_BYTES = 64 * 1024 * 1024;
+const MAX_ENTRY_BYTES = 65_535;
+const MAX_DOCUMENT_BYTES = 64 * 1024 * 1024;
 export const MAX_INTEGER = Number.MAX_SAFE_INTEGER;
 const MAX_DEPTH = 32;
 
@@ -17,9 +17,20 @@ const PLAIN = new RegExp(`[^"\\\\${FORBIDDEN}]*`, "uy");
 const WHITE_SPACE = /[ \t\n\r]*/y;
 const NUMBER = /(?:0|-?[1-9][0-9]*)(?![0-9.eE])/y;
 const FOUR_HEX = /[0-9a-fA-F]{4}/y;
-const LITERALS: readonly (readonly [string, null | boolean])[] = [["null", null], ["true", true], ["false", false]];
+const LITERALS: readonly (readonly [string, null | boolean])[] = [
+  ["null", null],
+  ["true", true],
+  ["false", false],
+];
 const ESCAPES: Readonly<Record<string, string>> = {
-  '"': '"', "\\": "\\", "/": "/", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t",
+  '"': '"',
+  "\\": "\\",
+  "/": "/",
+  b: "\b",
+  f: "\f",
+  n: "\n",
+  r: "\r",
+  t: "\t",
 };
 
 /** An entry: UTF-8 of at most 65,535 bytes, such that writing it again compactly gives the same bytes. */

@@ -34,7 +34,9 @@ export function verifyMlDsa44(key: Uint8Array, message: Uint8Array, signature: U
     return false;
   }
   const challenge = signature.subarray(0, CHALLENGE_BYTES);
-  const z = rows(signature.subarray(CHALLENGE_BYTES), Z_BYTES).map((bytes) => unpack(bytes, 18).map((x) => mod(GAMMA1 - x)));
+  const z = rows(signature.subarray(CHALLENGE_BYTES), Z_BYTES).map((bytes) =>
+    unpack(bytes, 18).map((x) => mod(GAMMA1 - x)),
+  );
   const hints = unpackHints(signature.subarray(CHALLENGE_BYTES + SIZE * Z_BYTES));
   if (hints === null || z.some((polynomial) => polynomial.some((x) => norm(x) >= GAMMA1 - BETA))) {
     return false;
@@ -134,7 +136,7 @@ function sampleInBall(seed: Uint8Array): Polynomial {
 function expandA(seed: Uint8Array, row: number, column: number): Polynomial {
   const bytes = squeeze(shake128.create({}).update(concat(seed, Uint8Array.of(column, row))));
   const polynomial = new Int32Array(N);
-  for (let i = 0; i < N; ) {
+  for (let i = 0; i < N;) {
     const [b0, b1, b2] = [bytes.next().value, bytes.next().value, bytes.next().value];
     const value = b0 | (b1 << 8) | ((b2 & 0x7f) << 16);
     if (value < Q) {

@@ -127,7 +127,11 @@ function keys(key: string | undefined): Pick<CheckOptions, "logKeys"> {
   return key === undefined ? {} : { logKeys: [textOrFile(key)] };
 }
 
-function say<T extends { readonly exit: number }>(answer: T | Unusable, json: boolean, inWords: (answer: T) => string): void {
+function say<T extends { readonly exit: number }>(
+  answer: T | Unusable,
+  json: boolean,
+  inWords: (answer: T) => string,
+): void {
   if ("code" in answer) {
     process.stderr.write(`unusable input: ${answer.code}: ${answer.message}\n`);
   } else {

@@ -1,5 +1,5 @@
 /** C2SP signed notes, checkpoints, verifier keys and cosignatures (signed-note, tlog-checkpoint, tlog-cosignature). */
-import { concat, equal, fromUtf8, hex, parseBase64, parseDecimal, parseHex, sha256, toBigInt, utf8 } from "./bytes.ts";
+import { concat, equal, fromUtf8, parseBase64, parseDecimal, parseHex, sha256, toBigInt, utf8 } from "./bytes.ts";
 import { verifySignature } from "./ed25519.ts";
 import { accepted, FormatError } from "./errors.ts";
 import { verifyMlDsa44 } from "./mldsa.ts";
@@ -190,9 +190,4 @@ export function subtreeMessage(
   const u64 = (value: bigint): Uint8Array => parseHex(value.toString(16).padStart(16, "0"));
   const short = (text: string): Uint8Array => concat(Uint8Array.of(utf8(text).length), utf8(text));
   return concat(utf8("subtree/v1\n\0"), short(cosigner), u64(time), short(origin), u64(start), u64(size), root);
-}
-
-/** `name+id`, for people. */
-export function shortName(key: VerifierKey): string {
-  return `${key.name}+${hex(key.id)}`;
 }

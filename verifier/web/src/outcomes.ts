@@ -10,11 +10,6 @@ import { type Bound, bindingOf, hashDown, sessionDigest, Stream } from "./seeds.
 const MAX_WRONG = 20;
 const MAX_SHOWN = 60;
 
-/** S over what was contributed before the close (4.1). */
-export function digestOf({ session }: Case): Uint8Array {
-  return sessionDigest(session.seal.leaf, session.contributions.map(({ entry }) => entry));
-}
-
 /** What a draw rests on. */
 export interface Rest {
   readonly seed: Uint8Array;
@@ -26,6 +21,7 @@ export type Missing = "seed" | "round";
 
 /** Everything that draws of a session are computed from, as far as the document shows it. */
 export class Draws {
+  /** S over what was contributed before the close (4.1). */
   readonly digest: Uint8Array;
   /** B of a match, if its round is shown. */
   readonly binding: Uint8Array | null;
@@ -33,8 +29,11 @@ export class Draws {
   readonly #calls: ReadonlyMap<number, Call>;
 
   constructor(private readonly given: Case) {
-    this.digest = digestOf(given);
-    const { entry: seal } = given.session.seal;
+    const { entry: seal, leaf } = given.session.seal;
+    this.digest = sessionDigest(
+      leaf,
+      given.session.contributions.map(({ entry }) => entry),
+    );
     this.binding = seal.profile === "match" ? this.#bind(0, [], seal.round) : null;
     this.#calls = new Map(given.session.calls.map(({ entry }) => [entry.draw, entry]));
   }

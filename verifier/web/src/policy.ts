@@ -31,12 +31,15 @@ export function parsePolicy(bytes: Uint8Array): Policy {
     throw new FormatError("policy", "not UTF-8, too long, with a control character, or without its last line feed");
   }
   const reader = new Reader();
-  text.slice(0, -1).split("\n").forEach((line, number) => {
-    const words = line.split(/[ \t]+/).filter((word) => word !== "");
-    if (words.length > 0 && !words[0]?.startsWith("#")) {
-      reader.line(words, number + 1);
-    }
-  });
+  text
+    .slice(0, -1)
+    .split("\n")
+    .forEach((line, number) => {
+      const words = line.split(/[ \t]+/).filter((word) => word !== "");
+      if (words.length > 0 && !words[0]?.startsWith("#")) {
+        reader.line(words, number + 1);
+      }
+    });
   return reader.policy();
 }
 
@@ -131,7 +134,10 @@ class Reader {
     this.#newName(name);
     const key = this.#key(text, WITNESS_TYPES);
     this.#require(rest.length === 0, "more than a name, a key and a URL");
-    this.#require(![...this.#witnesses.values()].some((other) => bytesOf(other) === bytesOf(key)), "a key stands twice");
+    this.#require(
+      ![...this.#witnesses.values()].some((other) => bytesOf(other) === bytesOf(key)),
+      "a key stands twice",
+    );
     this.#require(this.#witnesses.size < MAX_OF_A_KIND, "too many witnesses");
     this.#witnesses.set(name, key);
   }

@@ -3,13 +3,13 @@ import { readAlone, receiptsIn } from "./answer.ts";
 import { equal, hex, utf8 } from "./bytes.ts";
 import { logClaim } from "./claims.ts";
 import { type Document, type Event, isOfType, type Logged, readDocument } from "./document.ts";
-import { parseEntry } from "./entries.ts";
 import { accepted, FormatError } from "./errors.ts";
 import { checkLog, chooseLogKey } from "./evidence.ts";
 import { Findings } from "./findings.ts";
 import { type JsonObject, MAX_INTEGER, parseDocumentJson } from "./json.ts";
 import { leafHash } from "./merkle.ts";
 import { parseSignedCheckpoint, type VerifierKey } from "./note.ts";
+import { parseEntry } from "./read-entry.ts";
 import { collect, onlyOnce } from "./session.ts";
 import { parseTlogProof, TLOG_PROOF_PREFIX } from "./tlogproof.ts";
 import type { Claim, DocumentKind, Found, ReceiptAnswer } from "./types.ts";
@@ -35,7 +35,11 @@ function isTlogProof(bytes: Uint8Array): boolean {
 }
 
 /** Look up the receipt's entry in the transcript. Throws FormatError for unusable input. */
-export function compareReceipt(receipt: Uint8Array, transcript: Uint8Array, logKeys: readonly VerifierKey[]): ReceiptAnswer {
+export function compareReceipt(
+  receipt: Uint8Array,
+  transcript: Uint8Array,
+  logKeys: readonly VerifierKey[],
+): ReceiptAnswer {
   const whole = naming("the transcript", () => readAlone(parseDocumentJson(transcript)));
   const { field, document: mine } = naming("the receipt", () => readReceipt(receipt, whole));
   const event = mine.events[0] as Event;
@@ -67,7 +71,10 @@ function naming<T>(what: string, parse: () => T): T {
 }
 
 /** A receipt, or of the service's answer its one document or the first contribution. */
-function readReceipt(bytes: Uint8Array, whole: Document): { readonly field: string | null; readonly document: Document } {
+function readReceipt(
+  bytes: Uint8Array,
+  whole: Document,
+): { readonly field: string | null; readonly document: Document } {
   if (isTlogProof(bytes)) {
     return { field: null, document: fromTlogProof(bytes, whole) };
   }
@@ -112,7 +119,10 @@ function fromTlogProof(bytes: Uint8Array, whole: Document): Document {
   return { ...whole, origin: checkpoint.origin, events: [event], checkpoint, evidence: [] };
 }
 
-function judgeLog(document: Document, logKeys: readonly VerifierKey[]): { readonly key: VerifierKey | null; readonly claim: Claim } {
+function judgeLog(
+  document: Document,
+  logKeys: readonly VerifierKey[],
+): { readonly key: VerifierKey | null; readonly claim: Claim } {
   const findings = new Findings();
   const key = chooseLogKey(document, { logKeys, policy: null });
   checkLog(document, key, findings);
@@ -122,7 +132,10 @@ function judgeLog(document: Document, logKeys: readonly VerifierKey[]): { readon
 
 function look(event: Event, mine: Document, whole: Document): { readonly found: Found; readonly text: string } {
   const what = `the ${event.entry.type} of entry ${event.index}`;
-  const [own, shown] = [sessionOf(event), sessionOf(whole.events.find((other) => isOfType(other, "seal")) ?? whole.events[0])];
+  const [own, shown] = [
+    sessionOf(event),
+    sessionOf(whole.events.find((other) => isOfType(other, "seal")) ?? whole.events[0]),
+  ];
   if (mine.origin !== whole.origin) {
     return { found: "absent", text: `${what} is of the log ${mine.origin}, the transcript of ${whole.origin}` };
   }
@@ -145,7 +158,10 @@ function look(event: Event, mine: Document, whole: Document): { readonly found: 
   const other = place === null ? undefined : whole.events.find((candidate) => placeOf(candidate) === place);
   if (other !== undefined) {
     const change = equal(other.bytes, event.bytes) ? "the same bytes" : "other bytes";
-    return { found: "replaced", text: `${what} is not there: in its place stands entry ${other.index}, with ${change}` };
+    return {
+      found: "replaced",
+      text: `${what} is not there: in its place stands entry ${other.index}, with ${change}`,
+    };
   }
   return BigInt(event.index) >= whole.checkpoint.size
     ? { found: "not covered", text: `${what} is newer than the transcript, whose checkpoint covers fewer entries` }

@@ -23,7 +23,12 @@ export function parseRecipe(value: Json): Recipe {
   const recipe = ((): Recipe => {
     switch (kind) {
       case "dice":
-        return { kind, count: count(1000), sides: fields.integer("sides", { min: 2, max: 2 ** 32 }), variant: variant(fields) };
+        return {
+          kind,
+          count: count(1000),
+          sides: fields.integer("sides", { min: 2, max: 2 ** 32 }),
+          variant: variant(fields),
+        };
       case "integers":
         return { kind, min: fields.integer("min", EVERY), max: fields.integer("max", EVERY), count: count(1000) };
       case "shuffle":
@@ -146,11 +151,20 @@ export function explain(recipe: Recipe): string {
     case "shuffle":
       return `a = [0 … ${recipe.size - 1}]; for i from ${recipe.size - 1} down to 1 swap a[i] and a[uniform(i + 1)]`;
     case "sample":
-      return `a = [0 … ${recipe.size - 1}]; for i from 0 to ${recipe.count - 1} swap a[i] and a[i + uniform(${recipe.size} − i)]`;
+      return (
+        `a = [0 … ${recipe.size - 1}]; ` +
+        `for i from 0 to ${recipe.count - 1} swap a[i] and a[i + uniform(${recipe.size} − i)]`
+      );
     case "deal":
-      return `${recipe.count} cards from what the draws before left of [0 … ${recipe.size - 1}]: with i gone swap a[i] and a[i + uniform(${recipe.size} − i)]`;
+      return (
+        `${recipe.count} cards from what the draws before left of [0 … ${recipe.size - 1}]: ` +
+        `with i gone swap a[i] and a[i + uniform(${recipe.size} − i)]`
+      );
     case "weighted":
-      return `${recipe.count} times x = ${explainUniform(totalWeight(recipe.weights))}, and the first index whose cumulative weight exceeds x`;
+      return (
+        `${recipe.count} times x = ${explainUniform(totalWeight(recipe.weights))}, ` +
+        "and the first index whose cumulative weight exceeds x"
+      );
     case "bytes":
       return `its first ${recipe.count} bytes`;
   }

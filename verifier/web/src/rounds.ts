@@ -5,7 +5,7 @@ import { roundName } from "./document.ts";
 import { type StatedRound, verifyRound } from "./drand.ts";
 
 /** More false rounds than these are not looked at, and not so many where no log vouches for any. */
-export const MAX_FALSE_ROUNDS = 20;
+const MAX_FALSE_ROUNDS = 20;
 
 /** What was found of the rounds. `missing`: needed and not in the document. */
 export interface Rounds {
@@ -46,13 +46,22 @@ export function statedRounds(given: Case): readonly Stated[] {
   const locked = seal.timelock && chains.get(seal.timelock.chain);
   const shown = seal.timelock && session.rounds.get(roundName(seal.timelock.chain, seal.timelock.round));
   if (locked && shown && !stated.some((other) => other.index === shown.index)) {
-    stated.push({ ...shown.entry, chain: locked, index: shown.index, title: `round ${shown.entry.round} of the timelock` });
+    stated.push({
+      ...shown.entry,
+      chain: locked,
+      index: shown.index,
+      title: `round ${shown.entry.round} of the timelock`,
+    });
   }
   return stated;
 }
 
 /** Verify them. `untied`: nothing vouches for them, so that many of them may be made up to cost time. */
-export async function checkRounds(given: Case, untied: boolean, pace: (done: number) => Promise<void>): Promise<Rounds> {
+export async function checkRounds(
+  given: Case,
+  untied: boolean,
+  pace: (done: number) => Promise<void>,
+): Promise<Rounds> {
   const stated = statedRounds(given);
   const missing = neededRounds(given).filter((round) => roundEntry(given, round) === null);
   if (untied && stated.length > MAX_FALSE_ROUNDS) {

@@ -44,7 +44,8 @@ function checkContributor(
   const { participant, signature } = contributed;
   const listed = seal.participants.find(({ id }) => id === participant);
   const key = listed?.key ?? null;
-  const refuse = (rule: string, text: string): void => findings.add("contributions", rule, `'${participant}' ${text}`, index);
+  const refuse = (rule: string, text: string): void =>
+    findings.add("contributions", rule, `'${participant}' ${text}`, index);
   if (listed === undefined && !seal.open) {
     refuse("6.4", "is not on the list of participants");
   }
@@ -71,9 +72,24 @@ export function checkClose(given: Case): void {
   }
   const { entry, index } = close;
   const count = session.contributions.length;
-  findings.require(entry.contributions === count, "complete", "3.6", `the close counts ${entry.contributions}, not ${count}`, index);
-  const digest = sessionDigest(session.seal.leaf, session.contributions.map((logged) => logged.entry));
-  findings.require(equal(digest, entry.digest), "complete", "4.1", "the close's digest is of other contributions", index);
+  findings.require(
+    entry.contributions === count,
+    "complete",
+    "3.6",
+    `the close counts ${entry.contributions}, not ${count}`,
+    index,
+  );
+  const digest = sessionDigest(
+    session.seal.leaf,
+    session.contributions.map((logged) => logged.entry),
+  );
+  findings.require(
+    equal(digest, entry.digest),
+    "complete",
+    "4.1",
+    "the close's digest is of other contributions",
+    index,
+  );
   if (seal.closeAt === null) {
     findings.add("contributions", "6.4", "a close, though no contributions are taken", index);
   } else {

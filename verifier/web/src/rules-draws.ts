@@ -16,7 +16,13 @@ export function checkCalls(given: Case): void {
       findings.add("unpredictable", "6.6", text, index);
       findings.add("complete", "6.6", text, index);
     }
-    findings.require(call.draw <= seal.links, "unpredictable", "6.6", `call ${call.draw} is beyond the last link`, index);
+    findings.require(
+      call.draw <= seal.links,
+      "unpredictable",
+      "6.6",
+      `call ${call.draw} is beyond the last link`,
+      index,
+    );
     if (seal.profile === "live") {
       checkCallRound(given, call, index, seal.lead);
     }
@@ -30,9 +36,21 @@ function checkCallRound(given: Case, call: Call, index: number, lead: number): v
     return;
   }
   const first = firstRoundAt(chain, call.time + lead);
-  findings.require(call.round === first, "unpredictable", "6.6", `call ${call.draw} names round ${call.round}, not ${first}`, index);
+  findings.require(
+    call.round === first,
+    "unpredictable",
+    "6.6",
+    `call ${call.draw} names round ${call.round}, not ${first}`,
+    index,
+  );
   const early = due < session.seal.entry.revealBy && due <= MAX_INTEGER;
-  findings.require(early, "unpredictable", "6.3", `round ${call.round} of call ${call.draw} falls due at reveal_by or later`, index);
+  findings.require(
+    early,
+    "unpredictable",
+    "6.3",
+    `round ${call.round} of call ${call.draw} falls due at reveal_by or later`,
+    index,
+  );
   requireNotRetired(given, chain, call.round, index);
 }
 
@@ -135,7 +153,9 @@ function checkReveal(given: Case, reveal: Logged<Reveal>, seal: Seal): void {
     findings.require(condition, "complete", rule, text, index);
   const counts = drawCounts(session.draws);
   const stated = [...entry.draws];
-  const right = stated.length === seal.recipes.size && stated.every(([name, n]) => seal.recipes.has(name) && (counts.get(name) ?? 0) === n);
+  const right =
+    stated.length === seal.recipes.size &&
+    stated.every(([name, n]) => seal.recipes.has(name) && (counts.get(name) ?? 0) === n);
   require(right && [...counts.keys()].every((name) => seal.recipes.has(name)), "3.6", "the reveal counts other draws");
   if (seal.profile === "match") {
     const round = roundEntry(given, seal.round);

@@ -48,7 +48,10 @@ function checkTimelock(given: Case, timed: (condition: boolean, text: string) =>
   }
   const due = timeOf(chain, seal.timelock.round);
   timed(due <= MAX_INTEGER, "the time of the timelock's round is beyond 2^53 - 1");
-  timed(due >= seal.revealBy && due <= seal.revealBy + 31 * DAY, "the timelock's round is not within 31 days of reveal_by");
+  timed(
+    due >= seal.revealBy && due <= seal.revealBy + 31 * DAY,
+    "the timelock's round is not within 31 days of reveal_by",
+  );
   findings.require(!chain.rules.chained, "custody", "7.3", "a chained scheme cannot carry a timelock", index);
   requireNotRetired(given, chain, seal.timelock.round, index);
 }

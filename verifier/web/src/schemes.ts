@@ -58,7 +58,13 @@ const onG2 = (bytes: Uint8Array): G2Point | null => decode<G2Point>(G2.Point, 96
 /** Whether e(a1, a2) = e(b1, b2). */
 function pairingsAgree(a1: G1Point, a2: G2Point, b1: G1Point, b2: G2Point): boolean {
   const { Fp12 } = bls12_381.fields;
-  return Fp12.eql(bls12_381.pairingBatch([{ g1: a1, g2: a2 }, { g1: b1.negate(), g2: b2 }]), Fp12.ONE);
+  return Fp12.eql(
+    bls12_381.pairingBatch([
+      { g1: a1, g2: a2 },
+      { g1: b1.negate(), g2: b2 },
+    ]),
+    Fp12.ONE,
+  );
 }
 
 /** A key is decoded once, however many rounds it signed. */
@@ -140,8 +146,6 @@ function signsOnBn254(name: string): Scheme {
     },
   };
 }
-
-
 
 export const SCHEMES: ReadonlyMap<string, Scheme> = new Map(
   [

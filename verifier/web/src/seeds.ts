@@ -13,7 +13,7 @@ const CONTRIBUTION = lp(utf8("fair-beacon/v1/contribution"));
 type Entropy = Pick<Contributed, "participant" | "entropy">;
 
 /** u32(c) ‖ LP(p_1) ‖ LP(e_1) ‖ …, sorted by the bytes of p (2.8) */
-export function listBytes(contributions: readonly Entropy[]): Uint8Array {
+function listBytes(contributions: readonly Entropy[]): Uint8Array {
   const items = contributions.map(({ participant, entropy }) => ({ id: utf8(participant), entropy }));
   items.sort((one, other) => compare(one.id, other.id));
   return concat(u32(items.length), ...items.flatMap(({ id, entropy }) => [lp(id), lp(entropy)]));

@@ -32,10 +32,6 @@ export function collect(document: Document, findings: Findings): Session | null 
   return seal === undefined ? null : new Collector(seal, document.events, findings).collect();
 }
 
-export function isMatch(session: Session): boolean {
-  return session.seal.entry.profile === "match";
-}
-
 /** How many draws are shown of each recipe, also of those that the seal does not name. */
 export function drawCounts(draws: readonly Logged<Draw>[]): ReadonlyMap<string, number> {
   const counts = new Map<string, number>();

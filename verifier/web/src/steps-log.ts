@@ -48,7 +48,9 @@ function leafStep({ index, bytes: entry, leaf }: Event, steps: Steps): void {
 function pathStep(event: Event, checkpoint: SignedCheckpoint, proof: Event["proof"], id: string, steps: Steps): void {
   const { index, leaf } = event;
   const path = inclusionPath(leaf, BigInt(index), checkpoint.size, proof);
-  const siblings = (path ?? []).map(({ sibling, left }, i) => bytes(`sibling ${i + 1}, on the ${left ? "left" : "right"}`, sibling));
+  const siblings = (path ?? []).map(({ sibling, left }, i) =>
+    bytes(`sibling ${i + 1}, on the ${left ? "left" : "right"}`, sibling),
+  );
   steps.add({
     id,
     claim: "log",
@@ -66,7 +68,13 @@ function pathStep(event: Event, checkpoint: SignedCheckpoint, proof: Event["proo
   });
 }
 
-function signatureStep(id: string, what: string, checkpoint: SignedCheckpoint, key: VerifierKey | null, steps: Steps): void {
+function signatureStep(
+  id: string,
+  what: string,
+  checkpoint: SignedCheckpoint,
+  key: VerifierKey | null,
+  steps: Steps,
+): void {
   const line = key && checkpoint.note.signatures.find((candidate) => isLineOf(candidate, key));
   const holds = key && isSignedBy(checkpoint, key);
   steps.add({
@@ -86,7 +94,13 @@ function signatureStep(id: string, what: string, checkpoint: SignedCheckpoint, k
   });
 }
 
-function consistencyStep(id: string, one: SignedCheckpoint, other: SignedCheckpoint, proof: Event["proof"], steps: Steps): void {
+function consistencyStep(
+  id: string,
+  one: SignedCheckpoint,
+  other: SignedCheckpoint,
+  proof: Event["proof"],
+  steps: Steps,
+): void {
   const [small, large] = one.size <= other.size ? [one, other] : [other, one];
   const holds = isConsistent(small.size, large.size, small.root, large.root, proof);
   steps.add({
@@ -109,14 +123,22 @@ function witnessSteps(name: string, key: VerifierKey, checkpoint: SignedCheckpoi
   for (const line of checkpoint.note.signatures.filter((candidate) => isLineOf(candidate, key))) {
     const verdict = verifyLine(key, checkpoint.note.text, line.signature);
     const timestamp = verdict?.valid === true ? verdict.timestamp : null;
-    const message = timestamp === null ? checkpoint.note.text : fromUtf8(cosignatureMessage(timestamp, checkpoint.note.text));
+    const message =
+      timestamp === null ? checkpoint.note.text : fromUtf8(cosignatureMessage(timestamp, checkpoint.note.text));
     steps.add({
       id: `witness-${name}-${checkpoint.size}`,
       claim: "witnessed",
       title: `The witness ${name} saw the tree of ${checkpoint.size}`,
       rule: "7.1",
-      inputs: [text("signed text", message ?? ""), bytes("public key", key.key), bytes("time ‖ signature", line.signature)],
-      operation: key.type === KeyType.ML_DSA_44 ? "ML-DSA-44 over the subtree's message" : "Ed25519 over the cosignature's message",
+      inputs: [
+        text("signed text", message ?? ""),
+        bytes("public key", key.key),
+        bytes("time ‖ signature", line.signature),
+      ],
+      operation:
+        key.type === KeyType.ML_DSA_44
+          ? "ML-DSA-44 over the subtree's message"
+          : "Ed25519 over the cosignature's message",
       result: timestamp === null ? yesOrNo("signature", verdict?.valid === true) : text("time, in seconds", timestamp),
       ok: verdict?.valid === true,
     });

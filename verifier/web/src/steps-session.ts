@@ -17,7 +17,12 @@ const MAX_BLOCKS = 64;
 const MAX_TAKEN = 512;
 
 /** `rounds`: how many of the stated rounds were looked at. */
-export async function sessionSteps(given: Case, rounds: number, steps: Steps, pace: () => Promise<void>): Promise<void> {
+export async function sessionSteps(
+  given: Case,
+  rounds: number,
+  steps: Steps,
+  pace: () => Promise<void>,
+): Promise<void> {
   chainStep(given, steps);
   for (const stated of statedRounds(given).slice(0, rounds)) {
     await pace();
@@ -121,7 +126,8 @@ function contributionStep(
     entryIndex: index,
     inputs: [bytes("message", message), bytes("public key", key), bytes("signature R ‖ S", contributed.signature)],
     operation:
-      'Ed25519 over LP("fair-beacon/v1/contribution") ‖ leaf(seal) ‖ u32(k) ‖ LP(recipe) ‖ u32(n) ‖ LP(purpose) ‖ LP(participant) ‖ LP(entropy)',
+      'Ed25519 over LP("fair-beacon/v1/contribution") ‖ leaf(seal) ‖ u32(k) ‖ LP(recipe) ‖ u32(n) ‖ LP(purpose) ' +
+      "‖ LP(participant) ‖ LP(entropy)",
     result: yesOrNo("signature", holds),
     ok: holds,
   });
@@ -168,7 +174,10 @@ function seedSteps({ session }: Case, steps: Steps): void {
       title: k === 1 ? "The seed s_1 opens the commitment" : `The seed s_${k} leads to s_${k - 1}`,
       rule: "4.1",
       entryIndex: index,
-      inputs: [bytes(`s_${k}`, seed), ...(below === undefined ? [] : [bytes(k === 1 ? "commitment s_0" : `s_${k - 1}`, below)])],
+      inputs: [
+        bytes(`s_${k}`, seed),
+        ...(below === undefined ? [] : [bytes(k === 1 ? "commitment s_0" : `s_${k - 1}`, below)]),
+      ],
       operation: `SHA-256(s_${k})`,
       result: bytes(k === 1 ? "s_0" : `s_${k - 1}`, result),
       ok: below === undefined ? null : equal(result, below),
@@ -192,7 +201,8 @@ function bindingStep(id: string, bound: Bound, index: number | undefined, steps:
       bytes("randomness", bound.random),
       bytes("all of it", preimage),
     ],
-    operation: 'SHA-256(LP("fair-beacon/v1/binding") ‖ S ‖ u32(k) ‖ list(call\'s contributions) ‖ u64(R) ‖ randomness(R))',
+    operation:
+      'SHA-256(LP("fair-beacon/v1/binding") ‖ S ‖ u32(k) ‖ list(call\'s contributions) ‖ u64(R) ‖ randomness(R))',
     result: bytes("B", sha256(preimage)),
     ok: null,
   });
@@ -259,7 +269,9 @@ function drawStep(
       json("the log says", stated),
     ],
     operation: `block_j = HMAC-SHA256(key, B ‖ LP(recipe) ‖ u32(n) ‖ u32(j)); then ${explain(recipe)}`,
-    result: known ? json("outcome", computed) : text("outcome", computed === null ? "past the end of the deck" : "cannot be computed"),
+    result: known
+      ? json("outcome", computed)
+      : text("outcome", computed === null ? "past the end of the deck" : "cannot be computed"),
     ok: known ? isOutcome(stated, computed) : null,
   });
 }

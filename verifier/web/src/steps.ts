@@ -38,4 +38,3 @@ export class Steps {
 }
 
 export const yesOrNo = (name: string, holds: boolean): Value => text(name, holds ? "it holds" : "it does not hold");
-

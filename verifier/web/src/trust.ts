@@ -23,7 +23,7 @@ export function readTrust({ logKeys = [], policy, chains }: CheckOptions): Trust
 }
 
 /** A log is checked with an Ed25519 key; one of another type is refused even if it is that of a witness. */
-export function parseLogKey(text: string): VerifierKey {
+function parseLogKey(text: string): VerifierKey {
   const key = parseVerifierKey(text);
   if (key.type !== KeyType.ED25519) {
     throw new FormatError("vkey", `a log signs with Ed25519 (type 1); ${key.name} is of another type`);
@@ -34,7 +34,9 @@ export function parseLogKey(text: string): VerifierKey {
 /** Chains by name or as JSON; drand's main networks if none are named. */
 function readChains(named: readonly string[] | undefined): readonly Chain[] {
   if (named === undefined) {
-    return builtInChains().filter(({ main }) => main).map(({ chain }) => chain);
+    return builtInChains()
+      .filter(({ main }) => main)
+      .map(({ chain }) => chain);
   }
   return named.map((text) => {
     const known = builtInChains().find(({ chain }) => chain.name === text);

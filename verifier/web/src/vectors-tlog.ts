@@ -38,7 +38,9 @@ function compared(answer: (input: Given) => Answer): (given: Given) => Outcome {
     const wrong = Object.entries(expect).find(
       ([name, wanted]) => name !== "ok" && JSON.stringify(got[name]) !== JSON.stringify(wanted),
     );
-    return wrong === undefined ? null : `${wrong[0]}: ${JSON.stringify(got[wrong[0]])} instead of ${JSON.stringify(wrong[1])}`;
+    return wrong === undefined
+      ? null
+      : `${wrong[0]}: ${JSON.stringify(got[wrong[0]])} instead of ${JSON.stringify(wrong[1])}`;
   };
 }
 
@@ -87,7 +89,10 @@ function cosignatureVerify(input: Given): Answer {
     signed_message_utf8: Object.fromEntries(
       verified
         .filter(({ key }) => key.type === 4)
-        .map(({ key, timestamp }) => [hex(key.id), new TextDecoder().decode(cosignatureMessage(timestamp ?? 0n, note.text))]),
+        .map(({ key, timestamp }) => [
+          hex(key.id),
+          new TextDecoder().decode(cosignatureMessage(timestamp ?? 0n, note.text)),
+        ]),
     ),
   };
 }
@@ -186,6 +191,8 @@ export const TLOG_SECTIONS: Readonly<Record<string, (given: Given) => Outcome>> 
   tlog_proof_parse: compared(tlogProofParse),
   tlog_proof_verify: compared(tlogProofVerify),
   origin_hash: compared(({ origin }) => ({ sha256_hex: hex(sha256(utf8(origin))) })),
-  policy_quorum: compared(({ policy, cosigned_by: names }) => ({ satisfied: satisfied(parsePolicy(utf8(policy)), new Set(names)) })),
+  policy_quorum: compared(({ policy, cosigned_by: names }) => ({
+    satisfied: satisfied(parsePolicy(utf8(policy)), new Set(names)),
+  })),
   policy_parse: compared(({ policy }) => ({ quorum: parsePolicy(utf8(policy)).quorum })),
 };

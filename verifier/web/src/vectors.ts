@@ -4,9 +4,10 @@ import { builtInChains, type Chain, chainHash } from "./chains.ts";
 import { randomness, type StatedRound, verifyRound, verifyUnderKey } from "./drand.ts";
 import { Deck, outcomeOf } from "./draws.ts";
 import { verifySignature } from "./ed25519.ts";
-import { parseEntry, type Seal } from "./entries.ts";
+import type { Seal } from "./entries.ts";
 import { accepted } from "./errors.ts";
 import { leafHash } from "./merkle.ts";
+import { parseEntry } from "./read-entry.ts";
 import type { Recipe } from "./recipes.ts";
 import { SCHEMES } from "./schemes.ts";
 import { bindingOf, contributionMessage, opens, sessionDigest, Stream, uniform } from "./seeds.ts";
@@ -23,7 +24,6 @@ export interface Result {
 }
 
 /** What a file says, as it is. Files of known answers are the project's own: a missing field may throw. */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Given = any;
 
 type Check = (document: Uint8Array, options: CheckOptions) => Promise<Verdict | Unusable>;
@@ -48,7 +48,9 @@ export async function runVectors(file: Given, check: Check): Promise<readonly Re
   if (file.cases !== undefined && String(file.about).startsWith("Signatures")) {
     return file.cases.map((one: Given) => attempt(one.id, () => negative(one)));
   }
-  return [{ id: "the file", status: "not understood", why: "no file of known answers that this verifier has to do with" }];
+  return [
+    { id: "the file", status: "not understood", why: "no file of known answers that this verifier has to do with" },
+  ];
 }
 
 function result(id: string, outcome: Outcome): Result {
@@ -128,12 +130,20 @@ function protocolCase(given: Given): readonly Result[] {
   const one = (what: string, outcome: () => Outcome): Result => attempt(`${given.name}: ${what}`, outcome);
   return [
     one("session", () => differs("session", given.session, hex(leaf))),
-    one("commitment", () => differs("commitment", [given.commitment, given.links, given.chain], [hex(seal.commitment), seal.links, seal.chain])),
+    one("commitment", () =>
+      differs(
+        "commitment",
+        [given.commitment, given.links, given.chain],
+        [hex(seal.commitment), seal.links, seal.chain],
+      ),
+    ),
     one("digest", () => differs("session_digest", given.session_digest, hex(digest))),
     one("round", () => holds(verifyRound(chain, { round: given.round, signature, previous: null }))),
     one("randomness", () => differs("randomness", given.randomness, hex(randomness(signature)))),
     one("binding", () => differs("binding", given.binding, hex(binding))),
-    one("seed", () => (opens(parseHex(given.seed), given.k || 1, seal.commitment) ? null : "it does not open the commitment")),
+    one("seed", () =>
+      opens(parseHex(given.seed), given.k || 1, seal.commitment) ? null : "it does not open the commitment",
+    ),
     ...given.outcomes.map((item: Given) =>
       one(`${item.recipe} ${item.n}`, () => outcome(item, seal, parseHex(given.seed), binding)),
     ),
@@ -148,7 +158,9 @@ function outcome(item: Given, seal: Seal, seed: Uint8Array, binding: Uint8Array)
   return (
     differs("word", item.word, hex(stream.word)) ??
     (item.outcome === undefined ? null : differs("outcome", item.outcome, got)) ??
-    (item.outcome_head === undefined ? null : differs("head", item.outcome_head, got?.slice(0, item.outcome_head.length))) ??
+    (item.outcome_head === undefined
+      ? null
+      : differs("head", item.outcome_head, got?.slice(0, item.outcome_head.length))) ??
     (item.outcome_sha256_of_json === undefined
       ? null
       : differs("sha256", item.outcome_sha256_of_json, hex(sha256(utf8(JSON.stringify(got))))))
@@ -169,9 +181,15 @@ function deckBefore(item: Given, recipe: Recipe, seed: Uint8Array, binding: Uint
 
 function contributed(item: Given, leaf: Uint8Array): Outcome {
   const { k, recipe, n, purpose, participant } = item;
-  const message = contributionMessage(leaf, { participant, entropy: parseHex(item.entropy) }, { draw: k, recipe, n, purpose });
+  const message = contributionMessage(
+    leaf,
+    { participant, entropy: parseHex(item.entropy) },
+    { draw: k, recipe, n, purpose },
+  );
   const signed = verifySignature(parseHex(item.public_key), message, parseHex(item.signature));
-  return differs("message", item.message_sha256, hex(sha256(message))) ?? (signed ? null : "the signature does not verify");
+  return (
+    differs("message", item.message_sha256, hex(sha256(message))) ?? (signed ? null : "the signature does not verify")
+  );
 }
 
 function chainOf(hash: string): Chain {
@@ -200,7 +218,8 @@ function round(record: Given): Outcome {
   const key = record.public_key ? parseHex(record.public_key) : new Uint8Array();
   const verdict = chain === null ? verifyUnderKey(scheme, key, said) : verifyRound(chain, said);
   const same = chain === null || chain.rules === scheme ? null : "the chain has another scheme";
-  const random = record.randomness === null ? null : differs("randomness", record.randomness, hex(randomness(said.signature)));
+  const random =
+    record.randomness === null ? null : differs("randomness", record.randomness, hex(randomness(said.signature)));
   return holds(verdict) ?? same ?? random;
 }
 
@@ -237,7 +256,9 @@ function tlogCases(file: Given): readonly Result[] {
       return [];
     }
     if (run === undefined) {
-      return [{ id: section, status: "not understood", why: "only a log, a client of tiles or a witness has to do with it" }];
+      return [
+        { id: section, status: "not understood", why: "only a log, a client of tiles or a witness has to do with it" },
+      ];
     }
     return (cases as Given[]).map((one) => attempt(one.id, () => run(one)));
   });

@@ -19,7 +19,12 @@ const MAX_OUTCOMES = 10_000;
 type Judgement = Pick<Verdict, "headline" | "exit">;
 
 /** The verdict on a session. */
-export function judge(given: Case, document: Document, claims: readonly Claim[], asked: Pick<CheckOptions, "sandbox" | "requireProven">): Judgement {
+export function judge(
+  given: Case,
+  document: Document,
+  claims: readonly Claim[],
+  asked: Pick<CheckOptions, "sandbox" | "requireProven">,
+): Judgement {
   const { entry: seal } = given.session.seal;
   const { headline, exit } = judgeSession(given, document, claims);
   const test = seal.sandbox ? `A test, not a game: ${headline}` : headline;
@@ -64,7 +69,10 @@ function fairIf({ session }: Case, { origin }: Document, claims: readonly Claim[
   if (about.length === 0) {
     return PROVEN_FAIR;
   }
-  const relayed = state("contributions") === "PROVEN" ? "" : ` and the host ${session.seal.entry.host} about what the players contributed`;
+  const relayed =
+    state("contributions") === "PROVEN"
+      ? ""
+      : ` and the host ${session.seal.entry.host} about what the players contributed`;
   return `Fair if the operator of ${origin} is honest about ${about.join(" and ")}${relayed}.`;
 }
 
@@ -105,12 +113,13 @@ export function sessionFacts(given: Case, draws: Draws, wouldBe: readonly WouldB
 function outcomeRows(draw: Draw, draws: Draws): readonly DrawnOutcome[] {
   const { recipe, purpose, live } = draw;
   const binding = live === null ? null : draws.bindingOfDraw(live.draw);
-  const rest = live === null ? {} : { draw: live.draw, seed: hex(live.seed), binding: binding === null ? null : hex(binding) };
+  const rest =
+    live === null ? {} : { draw: live.draw, seed: hex(live.seed), binding: binding === null ? null : hex(binding) };
   return draw.outcomes.map((outcome, i) => ({ recipe, n: draw.n + i, purpose, outcome: outcome as Outcome, ...rest }));
 }
 
 /** Who was listed and did not contribute, to the session or to a call, once nobody can any more. */
-export function absentees(session: Session): readonly string[] {
+function absentees(session: Session): readonly string[] {
   const { entry: seal } = session.seal;
   const open = session.close === null && session.end === null;
   if (open || (seal.closeAt === null && seal.profile === "match")) {
@@ -121,7 +130,7 @@ export function absentees(session: Session): readonly string[] {
 }
 
 /** Whoever contributed, to the session or to a call. */
-export function contributors({ contributions, calls }: Session): ReadonlySet<string> {
+function contributors({ contributions, calls }: Session): ReadonlySet<string> {
   const called = calls.flatMap(({ entry }) => entry.contributions);
   return new Set([...contributions.map(({ entry }) => entry), ...called].map(({ participant }) => participant));
 }
