@@ -499,7 +499,7 @@ async def test_reconnecting_while_entries_are_logged_loses_and_repeats_nothing(r
 async def test_a_stream_that_is_idle_beats(running, client, monkeypatch):
     monkeypatch.setattr(event_routes, "HEARTBEAT_SECONDS", 0.001)
     session = (await running.seal()).session
-    async with client.get(f"/v1/sessions/{session.hex()}/events") as stream:
+    async with asyncio.timeout(20), client.get(f"/v1/sessions/{session.hex()}/events") as stream:
         lines = [await stream.content.readline() for _ in range(12)]
     assert lines[0].startswith(b"retry: ")
     assert lines[6:] == [b":\n", b"\n"] * 3

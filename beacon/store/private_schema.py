@@ -51,10 +51,11 @@ WEBHOOKS: Final = (
     status TEXT NOT NULL CHECK (status IN ('delivered', 'retrying', 'failed')),
     attempts INTEGER NOT NULL, first INTEGER, last INTEGER NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (webhook, i))
     STRICT, WITHOUT ROWID""",
-    """CREATE TABLE webhook_answers (key BLOB PRIMARY KEY CHECK (length(key) = 32), request BLOB NOT NULL
-    CHECK (length(request) = 32), nonce BLOB NOT NULL, ciphertext BLOB NOT NULL, created INTEGER NOT NULL)
-    STRICT, WITHOUT ROWID""",
 )
+
+WEBHOOK_ANSWERS: Final = """CREATE TABLE webhook_answers (key BLOB PRIMARY KEY CHECK (length(key) = 32),
+    request BLOB NOT NULL CHECK (length(request) = 32), nonce BLOB NOT NULL, ciphertext BLOB NOT NULL,
+    created INTEGER NOT NULL) STRICT, WITHOUT ROWID"""
 
 migrations = Migrations("fair-beacon-private")
 
@@ -64,6 +65,12 @@ def m001_private(db: Database) -> None:
     """Create everything of the first version."""
     for statement in (*HOSTS, *SEEDS, *ANSWERS, *WEBHOOKS):
         db.execute(statement)
+
+
+@migrations()
+def m002_webhook_answers(db: Database) -> None:
+    """Keep what the writes of webhooks were answered."""
+    db.execute(WEBHOOK_ANSWERS)
 
 
 PRIVATE_SCHEMA: Final = Schema("private database", APPLICATION_ID, 0o600, migrations)
