@@ -4,11 +4,12 @@ import asyncio
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
 
-from beacon.client import Beacon, BeaconError, make_chain
+from beacon.client import Beacon, BeaconError, Dishonest, lock_seed, make_chain
 from tests.process_support import ROOT
 from tests.round_support import QUICKNET
 from tests.session_support import FIRST, RECIPES
@@ -334,3 +335,36 @@ def test_importing_the_sdk_brings_nothing_of_the_service():
     found = done.stdout.split()
     assert "beacon.client" in found
     assert all(name == "beacon" or name.startswith("beacon.client") for name in found)
+
+
+async def test_a_host_seals_its_own_seed_to_a_later_round(tmp_path, monkeypatch):
+    async with world(tmp_path, monkeypatch) as (made, _, beacon):
+        commitment, seed = make_chain()
+        reveal_by = made.clock.now() + 3_600_000
+        lock = lock_seed(seed, QUICKNET, reveal_by, now=made.clock.now())
+        terms = {**MATCH, "custody": "host", "commitment": commitment.hex(), "reveal_by": reveal_by, "timelock": lock}
+        session = await beacon.seal(**terms)
+        assert session.seal.timelock.round == QUICKNET.first_at(reveal_by) == lock["round"]
+        await both_contribute(session)
+        await arrive(made, ROUND)
+        await session.reveal(seed)
+        assert "not yet" in (await session.verify())["custody"].text
+
+
+@pytest.mark.parametrize(
+    ("custody", "asked", "given"), [("beacon", True, False), ("beacon", False, True), ("host", None, True)]
+)
+async def test_a_timelock_that_was_not_asked_for_or_is_missing_is_noticed(tmp_path, monkeypatch, custody, asked, given):
+    async with world(tmp_path, monkeypatch) as (made, _, beacon):
+        sealing = made.sessions._lock
+
+        async def lie(host, terms, seeds):
+            seeds = seeds or [await made.context.custody.make()]
+            honest = terms.request
+            changed = honest.model_copy(update={"timelock": given})
+            return await sealing(host, replace(terms, request=changed), seeds)
+
+        monkeypatch.setattr(made.sessions, "_lock", lie)
+        held = {"custody": "host", "commitment": make_chain()[0].hex()} if custody == "host" else {}
+        with pytest.raises(Dishonest, match="`timelock`"):
+            await beacon.seal(**MATCH, **held, **({} if asked is None else {"timelock": asked}))

@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
 from beacon.client import asked
-from beacon.client.asked import CallContribution, DrawTerms, Participant, SealTerms
+from beacon.client.asked import CallContribution, DrawTerms, Participant, SealTerms, TimelockTerms
 from beacon.client.connection import Connection
-from beacon.client.keys import make_chain, pseudonym, sign_contribution
+from beacon.client.keys import lock_seed, make_chain, pseudonym, sign_contribution
 from beacon.client.log import Dishonest, Receipt
 from beacon.client.session import Call, Roll, Session
 from beacon.client.transport import BeaconError, Transport, Unreachable, new_key
@@ -45,8 +45,10 @@ __all__ = [
     "Roll",
     "SealTerms",
     "Session",
+    "TimelockTerms",
     "Unreachable",
     "load_chain",
+    "lock_seed",
     "make_chain",
     "pseudonym",
     "sign_contribution",

@@ -34,11 +34,20 @@ class CallContribution(TypedDict, total=False):
     signature: str
 
 
+class TimelockTerms(TypedDict):
+    """A host's own seed, sealed to a round (`lock_seed`). chain: 32 bytes in hex; ciphertext: base64."""
+
+    chain: str
+    round: int
+    ciphertext: str
+
+
 class SealTerms(TypedDict, total=False):
     """POST /v1/sessions. Times are ms since the epoch; what is absent the service chooses.
 
     recipes: by name, as the README lists them. commitment, replaces, chain: 32 bytes in hex. close_at: None takes no
-    contributions. round_at: the first round at or after that time, in place of `round`.
+    contributions. round_at: the first round at or after that time, in place of `round`. timelock: whether the service
+    seals its seed to a later round too, or the host's own, sealed.
     """
 
     recipes: Required[Mapping[str, Mapping[str, Any]]]
@@ -59,6 +68,7 @@ class SealTerms(TypedDict, total=False):
     plan: Mapping[str, int]
     attachments: Sequence[Attachment]
     replaces: str
+    timelock: bool | TimelockTerms
 
 
 class Said(TypedDict, total=False):
@@ -159,12 +169,16 @@ def seal(asked: Mapping[str, Any], chain: ChainInfo) -> Check:
     if len(due.get("chain", "")) != len(chain.hash.hex()):
         due.pop("chain", None)
     recipes = {name: parse_recipe(recipe) for name, recipe in due.pop("recipes").items()}
+    lock = due.pop("timelock", False if due["custody"] == "host" else None)
 
     def check(receipt: Receipt) -> None:
         said = _said(receipt, entries.Seal)
         _require({name: parse_recipe(one) for name, one in said["recipes"].items()} == recipes, receipt, "recipes")
         for name, value in due.items():
             _require(_same(said.get(name), value), receipt, name)
+        if lock is not None:
+            sealed = said.get("timelock")
+            _require(sealed is not None if lock is True else _same(sealed, lock or None), receipt, "timelock")
 
     return check
 
