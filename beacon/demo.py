@@ -29,13 +29,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from beacon.cli_common import Refused
 from beacon.client import sign_contribution
-from beacon.demo_processes import START_SECONDS, DemoError, beacon, run, serving
+from beacon.demo_processes import START_SECONDS, DemoError, beacon, run, serving, started
+from beacon.demo_vanish import Kept, finish
 from verifier.encoding import encode_json
 
 ORIGIN: Final = "localhost/fair-beacon-demo"
 HOST: Final = "demo"
 PERIOD: Final = 2
 TURNS: Final = 20
+PLAYED: Final = 8
+"""Turns before the operator vanishes, if it does."""
 ROW: Final = 4
 WIDTH: Final = 80
 INDENT: Final = 16
@@ -51,7 +54,12 @@ WITNESSES: Final = ("east", "west")
     type=click.Path(path_type=Path, file_okay=False),
     help="Keep the transcript, what it is checked with, and each receipt in this folder. It must be new or empty.",
 )
-def main(out: Path | None) -> None:
+@click.option(
+    "--vanish",
+    is_flag=True,
+    help="Kill the service in the middle of the match, delete its data, and finish the proof from the receipts.",
+)
+def main(out: Path | None, vanish: bool) -> None:
     """Play a short backgammon match on this machine, without the internet, and check it with the real verifier.
 
     It starts a drand-compatible devnet, the service and two witnesses of its log on loopback ports, seals a session as
@@ -67,10 +75,12 @@ def main(out: Path | None) -> None:
         kept = out if out is not None else Path(folder) / "out"
         kept.mkdir(parents=True, exist_ok=True)
         try:
-            asyncio.run(_until_told(_Demo(Path(folder), kept).run()))
+            asyncio.run(_until_told(_Demo(Path(folder), kept, vanish=vanish).run()))
         except asyncio.CancelledError as error:
             raise click.Abort from error
     _say("", f"That took {time.monotonic() - began:.0f} seconds.")
+    if vanish:
+        return
     if out is None:
         _say("", "Keep the files with `beacon demo --out DIR`, and look at them yourself.")
         return
@@ -86,6 +96,7 @@ def main(out: Path | None) -> None:
 class _Demo:
     folder: Path
     out: Path
+    vanish: bool = False
     receipts: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     keys: dict[str, Ed25519PrivateKey] = field(
         default_factory=lambda: {player: Ed25519PrivateKey.generate() for player in ("white", "black")}
@@ -97,16 +108,27 @@ class _Demo:
         _say("", f"{text} so the verdict will call it a test, not a game.")
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(aiohttp.ClientSession())
-            devnet = ("devnet", "--port", "0", "--period", str(PERIOD), "--out", str(self.out / "chain.json"))
+            state = self.folder / "devnet.json"
+            kept = ("--out", str(self.out / "chain.json"), "--state", str(state))
+            devnet = ("devnet", "--port", "0", "--period", str(PERIOD), *kept)
             relay = await stack.enter_async_context(serving(*devnet))
             _say("devnet", f"a drand-compatible test network with a fresh key, a round every {PERIOD} s, at {relay}")
             token = await self._initialise(relay)
             await self._witness(stack)
-            url = await stack.enter_async_context(serving("serve", "--dir", str(self.folder / "data")))
+            url, service = await stack.enter_async_context(started("serve", "--dir", str(self.folder / "data")))
             _say("service", f"the beacon, at {url}; it believes no relay and checks each round's BLS signature")
             client.headers["Authorization"] = f"Bearer {token}"
             await _until_ready(client, url)
-            await self._play(client, url)
+            base, number = await self._begin(client, url)
+            if self.vanish:
+                await self._roll(client, base, PLAYED)
+                await self._gone(service)
+                self._keep_receipts()
+                await finish(Kept(self.out, state, relay, number, TURNS), _say)
+                return
+            await self._roll(client, base, TURNS)
+            await self._end(client, base)
+            self._keep_receipts()
         await self._verify()
         await self._cheat()
 
@@ -138,7 +160,8 @@ class _Demo:
         config = self.folder / "data" / "beacon.toml"
         config.write_text(re.sub(rf"(?m)^{line}$", lambda _: value, config.read_text()))
 
-    async def _play(self, client: aiohttp.ClientSession, url: str) -> None:
+    async def _begin(self, client: aiohttp.ClientSession, url: str) -> tuple[str, int]:
+        """Seal, contribute, and wait for the round: the session's URL, and the round's number."""
         sealed = await self._post(client, f"{url}/v1/sessions", "seal", self._seal())
         session, number = sealed["session"], sealed["round"]
         wait = (sealed["round_time"] - time.time_ns() // 1_000_000) / 1000
@@ -155,11 +178,22 @@ class _Demo:
         _say("closed", f"both have contributed: the log pins it all before the round (entry {answer['close_index']})")
         await _until_round(client, base, number)
         _say("round", f"round {number} is in, its signature verified, in the log")
-        await self._roll(client, base)
+        return base, number
+
+    async def _end(self, client: aiohttp.ClientSession, base: str) -> None:
         await self._post(client, f"{base}/reveal", "reveal", {})
         _say("revealed", "the seed is public: from now on anyone can redo every roll")
         async with client.get(f"{base}/transcript?wait={START_SECONDS:.0f}") as response:
             (self.out / "transcript.json").write_bytes(await response.read())
+
+    async def _gone(self, service: asyncio.subprocess.Process) -> None:
+        """The operator dies, and takes the database with it."""
+        service.kill()
+        await service.wait()
+        shutil.rmtree(self.folder / "data")
+        _say("gone", "in the middle of the match the service is killed, and its database, keys and seeds are deleted")
+
+    def _keep_receipts(self) -> None:
         folder = self.out / "receipts"
         folder.mkdir()
         for position, (name, document) in enumerate(self.receipts, 1):
@@ -177,7 +211,7 @@ class _Demo:
             "recipes": {"opening": {**dice, "reroll_ties": True}, "turn": dice},
         }
 
-    async def _roll(self, client: aiohttp.ClientSession, base: str) -> None:
+    async def _roll(self, client: aiohttp.ClientSession, base: str, turns: int) -> None:
         """The opening, one die each, and the turns: each draw says what it is for before it is known."""
         drawn = await self._post(client, f"{base}/draws", "draw-opening", {"recipe": "opening", "purpose": "opening"})
         white, black = drawn["outcomes"][0]
@@ -185,12 +219,12 @@ class _Demo:
         rolled = f"White {_face(white)} {white}, Black {_face(black)} {black}"
         _say("opening", f"{rolled}: {players[0]} starts with that roll")
         rolls = []
-        for turn in range(TURNS):
+        for turn in range(turns):
             player, number = players[(turn + 1) % 2], turn // 2 + 1 + (turn % 2)
             asked = {"recipe": "turn", "purpose": f"{player.lower()} {number}"}
             drawn = await self._post(client, f"{base}/draws", f"draw-{player.lower()}-{number}", asked)
             rolls.append(f"{player} {_dice(drawn['outcomes'][0])}")
-        for first in range(0, TURNS, ROW):
+        for first in range(0, turns, ROW):
             _say("" if first else "turns", "   ".join(rolls[first : first + ROW]))
 
     async def _post(self, client: aiohttp.ClientSession, url: str, name: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -48,6 +48,13 @@ async def run(program: str, *arguments: str) -> tuple[int, str]:
 @contextlib.asynccontextmanager
 async def serving(*arguments: str) -> AsyncIterator[str]:
     """Run one of our servers while the block runs; the URL that it says it listens on."""
+    async with started(*arguments) as (url, _):
+        yield url
+
+
+@contextlib.asynccontextmanager
+async def started(*arguments: str) -> AsyncIterator[tuple[str, asyncio.subprocess.Process]]:
+    """As `serving`, and the process."""
     with tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -69,7 +76,7 @@ async def serving(*arguments: str) -> AsyncIterator[str]:
                         reason = errors.read().decode(errors="replace").strip()
                         raise DemoError(f"beacon {arguments[0]} ended before it listened:\n{reason[-2000:]}")
                     url = _URL.search(line)
-            yield url.group().decode()
+            yield url.group().decode(), process
         except TimeoutError as error:
             raise DemoError(f"beacon {arguments[0]} did not listen within {START_SECONDS:.0f} seconds") from error
         finally:

@@ -49,6 +49,16 @@ async def test_the_demo_ends_in_a_fair_verdict_and_catches_every_change(tmp_path
     assert json.loads((out / "chain.json").read_text()) == chain.as_dict()
 
 
+async def test_the_operator_vanishes_and_the_result_does_not(tmp_path):
+    out = tmp_path / "kept"
+    code, output, errors = await run("beacon", "demo", "--vanish", "--out", out)
+    assert code == 0, output + errors
+    assert "its database, keys and seeds are deleted" in " ".join(output.split())
+    assert (output.count("as published"), output.count("never published")) == (9, 12)
+    assert len(list((out / "receipts").iterdir())) == 13
+    assert not (out / "transcript.json").exists()
+
+
 async def test_the_demo_overwrites_nothing(tmp_path):
     (tmp_path / "mine").write_text("precious")
     code, _, errors = await run("beacon", "demo", "--out", tmp_path)
