@@ -191,10 +191,17 @@ class Service:
         return await self.sessions.draw(host, session, DrawRequest.model_validate(request), key)
 
     async def reach(self, number):
-        """Move the clock to a round's time plus half a second, and have the round arrive."""
+        """Move the clock to a round's time plus half a second, have the round arrive, and draw what it brings."""
         self.clock.time = QUICKNET.time(number) + 500
         await self.rounds.arrive(number)
         await self.keeper.tick()
+        await self.made_aside()
+
+    async def made_aside(self):
+        """Wait for the draws that the keeper makes while everything else goes on."""
+        while self.keeper._making:
+            await asyncio.wait(self.keeper._making.values())
+            await self.keeper.tick()
 
     async def state(self, session):
         return (await self.sessions.view(session))["state"]

@@ -1,5 +1,6 @@
 """Live sessions, plans and hosts that hold their own seed: from the seal to the verdict, and every refusal on the way."""
 
+import asyncio
 import os
 from dataclasses import replace
 
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from beacon.errors import ApiError
-from beacon.sessions import calls, rules
+from beacon.sessions import calls, rules, settling
 from beacon.sessions.links import STRIDE, Links, Remembered
 from beacon.sessions.requests import SealRequest
+from beacon.store.errors import WriteFailed
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, BOB, FIRST, RECIPES, service
 from tests.test_sessions import refused
@@ -161,6 +163,80 @@ async def test_heavy_recipes_are_drawn_live(running):
     assert state["drawn"]["shuffle"] == 1
     await running.sessions.reveal(ALICE, session)
     assert (await running.verdict(session)).exit == 0
+
+
+class Stuck:
+    """A worker that does nothing before it may."""
+
+    def __init__(self, worker, monkeypatch):
+        self.may, self.asked, self.run = asyncio.Event(), 0, worker.run
+        monkeypatch.setattr(worker, "run", self.later)
+
+    async def later(self, *call):
+        self.asked += 1
+        await self.may.wait()
+        return await self.run(*call)
+
+
+async def test_heavy_draws_of_one_host_hold_up_no_round_no_deadline_and_nobody_elses_draw(running, monkeypatch):
+    stuck = Stuck(running.worker, monkeypatch)
+    heavy = (await running.seal(BOB, **LIVE)).session
+    raffle = (await running.seal(BOB, participants=[], plan={"shuffle": 2}, round=FIRST + 4)).session
+    light = (await running.seal(**LIVE)).session
+    match = (await running.seal(min_contributions=0, round=FIRST + 7)).session
+    for _ in range(3):
+        await running.draw(heavy, "shuffle", host=BOB)
+    called = await running.draw(light)
+    for number in range(FIRST + 1, FIRST + 8):
+        running.clock.time = QUICKNET.time(number) + 500
+        await running.rounds.arrive(number)
+        await running.keeper.tick()
+        if number == called.call.round:
+            assert await running.state(light) == "drawing"
+    assert await running.state(match) == "anchored"
+    assert (await running.state(heavy), await running.state(raffle)) == ("called", "anchored")
+    assert stuck.asked == 2
+    stuck.may.set()
+    await running.made_aside()
+    assert (await running.state(heavy), await running.state(raffle)) == ("drawing", "revealed")
+    for session, host in ((heavy, BOB), (light, ALICE)):
+        await running.sessions.reveal(host, session)
+    for session in (heavy, raffle, light):
+        assert (await running.verdict(session)).exit == 0
+
+
+async def test_many_light_draws_together_hold_up_nothing_either(running, monkeypatch):
+    aside = []
+
+    async def one_by_one(context, state, make=settling.draw_one_by_one):
+        aside.append(state.session)
+        await make(context, state)
+
+    monkeypatch.setattr(settling, "draw_one_by_one", one_by_one)
+    monkeypatch.setattr("beacon.sessions.keeper.AT_ONCE", 4)
+    sessions = [(await running.seal(**LIVE)).session for _ in range(5)]
+    called = {(await running.draw(session)).call.round for session in sessions}
+    await reach(running, *called)
+    assert len(aside) == 3
+    assert {await running.state(session) for session in sessions} == {"drawing"}
+
+
+async def test_what_is_made_aside_is_tried_again(running, monkeypatch):
+    failing = [ApiError("seed-unavailable", "not now"), OSError("no process"), WriteFailed("no space")]
+
+    async def run(*call, ready=running.worker.run):
+        if failing:
+            raise failing.pop()
+        return await ready(*call)
+
+    monkeypatch.setattr(running.worker, "run", run)
+    live = (await running.seal(**LIVE)).session
+    raffle = (await running.seal(participants=[], plan={"shuffle": 1}, round=FIRST + 4)).session
+    await running.draw(live, "shuffle")
+    for number in range(FIRST + 1, FIRST + 9):
+        await running.reach(number)
+    assert not failing
+    assert (await running.state(live), await running.state(raffle)) == ("drawing", "revealed")
 
 
 async def test_links_are_used_up(running):
@@ -390,6 +466,7 @@ async def test_a_plan_is_finished_after_a_restart(tmp_path):
         await refused("planned", made.sessions.reveal(ALICE, written.session), "6.7")
     async with service(tmp_path, clock=clock, rounds=rounds, seeds=seeds) as made:
         await made.keeper.tick()
+        await made.made_aside()
         assert await made.state(written.session) == "revealed"
         assert (await made.verdict(written.session)).exit == 0
 

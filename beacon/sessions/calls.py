@@ -75,6 +75,11 @@ def drawings(state: SessionState) -> list[tuple[Pending, Drawing]]:
     return found
 
 
+def work(state: SessionState) -> int:
+    """About how many uniform numbers the draws take that `drawings` gives."""
+    return sum(drawing.work for _, drawing in drawings(state))
+
+
 def draw(state: SessionState, pending: Pending, link: bytes, outcome: Any, time: int) -> entries.Draw:
     """The entry of a call's draw: link is s_k, 32 bytes."""
     call = pending.call

@@ -103,6 +103,12 @@ def planned(state: SessionState) -> Drawing | None:
     return None
 
 
+def plan_work(state: SessionState) -> int:
+    """About how many uniform numbers are left to be made for a plan."""
+    left = ((name, count - state.drawn.get(name, 0)) for name, count in (state.seal.plan or {}).items())
+    return sum(count * numbers(state.seal.recipes[name]) for name, count in left)
+
+
 def _of_match(state: SessionState, name: str, count: int) -> Drawing:
     assert state.round is not None
     assert state.seal.round is not None

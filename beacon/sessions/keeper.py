@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any, Final
 
 import structlog
 
 from beacon.errors import ApiError
 from beacon.log import wire
-from beacon.sessions import commands, rules, settling
+from beacon.sessions import calls, commands, draws, rules, settling
 from beacon.sessions.context import Context
 from beacon.sessions.state import RoundKey, SessionState
+from beacon.sessions.worker import LIGHT
 from beacon.store.errors import StoreError
 from verifier.drand import ChainInfo, Round, VerifiedRound
 from verifier.entries import SessionEntry
@@ -27,6 +29,8 @@ _log: Final[structlog.stdlib.BoundLogger] = structlog.get_logger(__name__)
 RETRY_MS: Final = 500
 POLL_SECONDS: Final = 0.1
 BATCH: Final = 500
+AT_ONCE: Final = 100_000
+"""Uniform numbers that are made while rounds and deadlines wait: about a tenth of a second."""
 
 
 class Keeper:
@@ -44,6 +48,7 @@ class Keeper:
         self._next: Final[dict[bytes, int]] = {}
         self._called: Final[dict[bytes, int]] = {}
         self._waiting: Final[set[bytes]] = set()
+        self._making: Final[dict[bytes, asyncio.Task[None]]] = {}
 
     def start(self) -> None:
         """Take up every open session, and be told of each change from now on."""
@@ -54,9 +59,15 @@ class Keeper:
 
     async def run(self) -> None:
         """Tick until cancelled, or until the log takes no more writes."""
-        while True:
-            more = await self.tick()
-            await asyncio.sleep(0 if more else POLL_SECONDS)
+        try:
+            while True:
+                more = await self.tick()
+                await asyncio.sleep(0 if more else POLL_SECONDS)
+        finally:
+            making = list(self._making.values())
+            for task in making:
+                task.cancel()
+            await asyncio.gather(*making, return_exceptions=True)
 
     async def tick(self) -> bool:
         """Do what is due now, at most a batch of it; whether more is due."""
@@ -94,21 +105,60 @@ class Keeper:
     async def _draw_calls(self) -> None:
         """Draw every call whose round is in the log, of all sessions at once; look again later where it failed."""
         now = self._clock.now()
-        named = [session for session, time in self._called.items() if time <= now]
+        named = [name for name, time in self._called.items() if time <= now and name not in self._making]
         states = [state for session in named if (state := self._book.get(session)) is not None and state.due]
         for session in named:
             del self._called[session]
         if not states:
             return
-        failed = {state.session for state in states}
+        light: list[SessionState] = []
+        left = AT_ONCE
+        for state in states:
+            work = calls.work(state)
+            if work > min(left, LIGHT):
+                making = settling.draw_one_by_one(self._context, state)
+                self._make_aside(state.session, making, partial(self._called.__setitem__, state.session))
+            else:
+                light.append(state)
+                left -= work
+        failed = {state.session for state in light}
         try:
-            failed = await settling.draw_calls(self._context, states)
+            failed = await settling.draw_calls(self._context, light)
         except ApiError as error:
             _log.warning("calls wait for their draws", reason=f"{error.code}: {error.detail}")
         except StoreError as error:
             _log.error("calls could not be drawn", reason=str(error))
         for session in failed:
             self._called[session] = now + RETRY_MS
+
+    def _make_aside(self, session: bytes, making: Coroutine[Any, Any, None], again: Callable[[int], object]) -> None:
+        """Make what is much work for one session while everything else goes on.
+
+        again: has the session looked at again at a time, in ms, if it is still open.
+        """
+        if session in self._making:
+            making.close()
+            return
+
+        async def make() -> None:
+            pause = 0
+            try:
+                await making
+            except ApiError as error:
+                pause = RETRY_MS
+                _log.warning("draws wait", session=session.hex(), reason=f"{error.code}: {error.detail}")
+            except StoreError as error:
+                pause = RETRY_MS
+                _log.error("draws could not be made", session=session.hex(), reason=str(error))
+            except Exception:  # noqa: BLE001 - tried again
+                pause = RETRY_MS
+                _log.exception("draws could not be made", session=session.hex())
+            finally:
+                del self._making[session]
+                if self._book.get(session) is not None:
+                    again(self._clock.now() + pause)
+
+        self._making[session] = asyncio.create_task(make())
 
     def _drain(self) -> None:
         while self._inbox:
@@ -206,19 +256,28 @@ class Keeper:
         if seed is None and state.lock is not None:
             opened = await self._open(state, state.lock)
             if opened is not None:
-                await settling.finish_opened(self._context, state, opened)
+                work = calls.work(state) if state.live else draws.plan_work(state)
+                await self._finish(state, work, settling.finish_opened(self._context, state, opened))
                 return True
             if state.unlocked is None:
                 return False
         if seed is None:
             return await self._append(state, lambda current, time: commands.missed_reveal(current, chain, time))
         if state.seal.plan is not None:
-            await settling.finish_plan(self._context, state, seed)
+            finishing = settling.finish_plan(self._context, state, seed)
+            await self._finish(state, draws.plan_work(state), finishing)
             return True
         known = seed
         return await self._append(
             state, lambda current, time: [commands.reveal(current, chain, "service", known, time)]
         )
+
+    async def _finish(self, state: SessionState, work: int, finishing: Coroutine[Any, Any, None]) -> None:
+        """Draw what is left and reveal. work: about how many uniform numbers that takes."""
+        if work > LIGHT:
+            self._make_aside(state.session, finishing, lambda time: self._look_at(time, state.session))
+        else:
+            await finishing
 
     async def _open(self, state: SessionState, lock: RoundKey) -> bytes | None:
         """s_N, 32 bytes, from the timelock; None before its round is in the log, or if it does not open."""

@@ -62,6 +62,16 @@ async def draw_calls(context: Context, states: Iterable[SessionState]) -> set[by
     return failed
 
 
+async def draw_one_by_one(context: Context, state: SessionState) -> None:
+    """As `draw_calls`, for one session whose draws are much work: each is logged once it is made."""
+    chain = await context.custody.chain(state.seal.commitment, state.seal.links)
+    for pending, drawing in calls.drawings(state):
+        link = chain.link(pending.call.draw)
+        made = Made(state.session, pending, link, (await outcomes(context, drawing, link))[0])
+        context.settled.observe(len(await _append(context, [made])))
+        await asyncio.sleep(0)
+
+
 async def _make(context: Context, state: SessionState, chain: Links | None = None) -> list[Made]:
     """The draws of a session's due calls. chain: of its seed, where the service does not hold it."""
     if chain is None:
