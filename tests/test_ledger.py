@@ -95,6 +95,8 @@ async def test_the_ledger_of_a_host(running):
     voided = (await running.seal(label="")).session
     await running.sessions.void(ALICE, voided)
     await running.seal(label="")
+    for _ in range(2):
+        await running.seal(BOB, label="table 2")
     await reach(running, first.state["round"])
     await running.sessions.reveal(ALICE, first.session)
     async with web_of(running) as client:

@@ -425,7 +425,7 @@ class Post:
 
     def __init__(self, count, answer, start=0):
         self.items = [Item(10 + n, bytes(32), "session.draw", start, b"%d" % n) for n in range(count)]
-        self.answer, self.clock, self.sent = answer, FakeClock(start), []
+        self.answer, self.clock, self.sent, self.signatures = answer, FakeClock(start), [], []
 
     async def following(self, _endpoint, position, most):
         found = [item for item in self.items if item.index > position][:most]
@@ -434,6 +434,7 @@ class Post:
     async def send(self, url, body, headers):
         index = 10 + int(body)
         assert headers["webhook-timestamp"] == str(self.clock.now() // 1000)
+        self.signatures.append(headers["webhook-signature"].split(" "))
         self.sent.append((index, self.clock.now(), headers["webhook-id"]))
         return self.answer(index, sum(one == index for one, *_ in self.sent))
 
@@ -483,6 +484,16 @@ async def test_pauses_grow_to_an_hour_and_the_id_stays(tmp_path):
         assert len({name for *_, name in post.sent}) == 1
         (one,) = await store.deliveries("wh_a", None, 5)
         assert (one.status, one.attempts, one.first, one.last) == ("delivered", 16, 0, times[-1])
+
+
+async def test_an_old_secret_signs_until_its_time_and_not_after(tmp_path):
+    async with posted(tmp_path, 0, lambda *_: OK) as (post, store, courier):
+        courier.endpoint = endpoint(old=Vault(KEY).encrypt("wh_a", b"o" * 32), old_until=1_000)
+        for index, now in enumerate((0, 999, 1_000)):
+            post.clock.time = now
+            post.items.append(Item(10 + index, bytes(32), "session.draw", 0, b"%d" % index))
+            await steps(courier, store, 10 + index)
+        assert [len(one) for one in post.signatures] == [2, 2, 1]
 
 
 def test_pauses_are_at_least_half_as_long_without_luck():
