@@ -41,7 +41,9 @@ SEAL = {
     "recipes": {"turn": {"kind": "dice", "count": 2, "sides": 6}},
     "participants": [{"id": "white"}, {"id": "black"}],
     "round_at": QUICKNET.time(100_000),
+    "timelock": False,
 }
+LOCKED = SEAL | {"timelock": True}
 SEALS = "/v1/sessions"
 HOSTS = 16
 SLICES = 7
@@ -159,17 +161,18 @@ def ratio(one, other):
 
 
 async def beside_bare(server, token, bare_db, connections, seconds):
-    """Slices of seals, of the bare handler, and of the bare handler with as long an answer, in turn."""
+    """Slices of seals, of such with a timelock, of the bare handler, and of it with as long an answer, in turn."""
     first = await load(server, [(SEALS, token)] * connections, SEAL, 1)
-    sealed, least, alike = [], [], []
+    sealed, locked, least, alike = [], [], [], []
     answer = first.answered // len(first.times)
     async with serving("tests.bench.bench_http", "--bare", bare_db, "--answer", answer) as other:
         await load(other, [("/alike", token)] * connections, SEAL, 1)
         for _ in range(SLICES):
             sealed.append(await load(server, [(SEALS, token)] * connections, SEAL, seconds / SLICES))
+            locked.append(await load(server, [(SEALS, token)] * connections, LOCKED, seconds / SLICES))
             least.append(await load(other, [("/least", token)] * connections, SEAL, seconds / SLICES))
             alike.append(await load(other, [("/alike", token)] * connections, SEAL, seconds / SLICES))
-    return sealed, least, alike
+    return sealed, locked, least, alike
 
 
 async def draws(server, tokens, clock, connections, seconds):
@@ -230,14 +233,16 @@ async def main(seconds, connections):
             token = tokens[0]
             async with serving("tests.serve_shifted", data, offset) as server, api(server, token) as host:
                 await host.ready()
-                sealed, least, alike = await beside_bare(server, token, Path(folder) / "bare.db", connections, seconds)
+                sealed, locked, least, alike = await beside_bare(server, token, Path(folder) / "bare.db", connections, seconds)
                 drawn = await draws(server, tokens, clock, connections, seconds)
                 idle = await measure_idle(server, token, host, min(seconds, IDLE))
                 busy = await measure_busy(server, token, host, clock, max(seconds, WATCHED))
     print(f"sealed sessions over HTTP   {total(sealed)}")
+    print(f"... with a timelock         {total(locked)}")
     print(f"bare handler, one insert    {total(least)}")
     print(f"... as long an answer       {total(alike)}")
     print(f"ratio                       {ratio(sealed, least)}   (goal: 0.5)")
+    print(f"... with a timelock to none {ratio(locked, sealed)}")
     print(f"... as long an answer       {ratio(sealed, alike)}")
     print(f"draws over HTTP, {HOSTS} hosts   {drawn}   (goal: 2,000 /s, p99 under 100 ms)")
     print(f"p99 idle                    {p99(idle):8.2f} ms")
