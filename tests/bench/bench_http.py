@@ -233,7 +233,9 @@ async def main(seconds, connections):
             token = tokens[0]
             async with serving("tests.serve_shifted", data, offset) as server, api(server, token) as host:
                 await host.ready()
-                sealed, locked, least, alike = await beside_bare(server, token, Path(folder) / "bare.db", connections, seconds)
+                sealed, locked, least, alike = await beside_bare(
+                    server, token, Path(folder) / "bare.db", connections, seconds
+                )
                 drawn = await draws(server, tokens, clock, connections, seconds)
                 idle = await measure_idle(server, token, host, min(seconds, IDLE))
                 busy = await measure_busy(server, token, host, clock, max(seconds, WATCHED))

@@ -55,7 +55,7 @@ def serving(backend: Backend, group: Group) -> Backend:
 
 def check_public_key(backend: Backend, group: Group, public_key: bytes) -> None:
     """PointError unless a key for signatures in `group` is canonical, of the group order and not the identity."""
-    _decode_key(serving(backend, group), group.partner, public_key)
+    decode_key(serving(backend, group), group.partner, public_key)
 
 
 def verify(backend: Backend, group: Group, dst: bytes, public_key: bytes, message: bytes, signature: bytes) -> None:
@@ -65,7 +65,7 @@ def verify(backend: Backend, group: Group, dst: bytes, public_key: bytes, messag
     a point of the group order, VerificationError(ROUND_SIGNATURE) when the pairing does not hold.
     """
     backend = serving(backend, group)
-    key = _decode_key(backend, group.partner, public_key)
+    key = decode_key(backend, group.partner, public_key)
     point = backend.decode_point(group, signature)
     if not backend.pairings_agree(group, backend.hash_to_curve(group, dst, message), key, point):
         raise _not_signed()
@@ -86,7 +86,7 @@ def verify_many(
     Raises PointError for the key.
     """
     backend = serving(backend, group)
-    key = _decode_key(backend, group.partner, public_key)
+    key = decode_key(backend, group.partner, public_key)
     answers: list[VerifierError | None] = [None] * len(signed)
     batch: list[_Signed] = []
     for position, (message, signature) in enumerate(signed):
@@ -134,7 +134,8 @@ class _Batch:
 
 
 @lru_cache(maxsize=64)
-def _decode_key(backend: Backend, group: Group, data: bytes) -> Any:
+def decode_key(backend: Backend, group: Group, data: bytes) -> Any:
+    """`decode_point` that remembers the last keys. Raises PointError."""
     return backend.decode_point(group, data)
 
 
