@@ -248,6 +248,40 @@ def test_random_sessions():
     assert disagreements(cases) == {}
 
 
+def four_rounds(**wrong):
+    """A live session whose calls wait for the rounds 1002 to 1005; `wrong`: changes to one `round` entry, by number."""
+    story = Story(links=8).seal(profile="live", close_at=None, participants=[])
+    moments = [(3 * k - 1.2, "call", k) for k in range(1, 5)] + [(3 * k + 3.8, "round", k) for k in range(1, 5)]
+    for seconds, what, k in sorted(moments):
+        if what == "call":
+            story.call("turn", seconds)
+        else:
+            story.round(1001 + k, seconds, **wrong.get(f"round_{1001 + k}", {})).answer(k, seconds)
+    return story.reveal(20)
+
+
+def test_rounds_that_are_verified_at_once():
+    signatures = {
+        number: builder.ROUNDS[builder.QUICKNET.hash.hex(), number]["signature"] for number in range(1002, 1006)
+    }
+    cases = {"true": data(four_rounds().document())}
+    for number, signature in signatures.items():
+        for name, other in (
+            ("another's", signatures[1002 if number == 1005 else number + 1]),
+            (
+                "turned",
+                signature[:1].translate({ord("8"): "a", ord("9"): "b", ord("a"): "8", ord("b"): "9"}) + signature[1:],
+            ),
+            ("short", signature[:-2]),
+        ):
+            cases[f"{number} {name}"] = data(four_rounds(**{f"round_{number}": {"signature": other}}).document())
+    first, second = signatures[1002], signatures[1003]
+    both = {"round_1002": {"signature": second}, "round_1003": {"signature": first}}
+    cases["two exchanged"] = data(four_rounds(**both).document())
+    assert disagreements(cases) == {}
+    assert [answer["exit"] for answer in checked(cases.values()).answers()] == [0] + [1] * (len(cases) - 1)
+
+
 @pytest.mark.parametrize("calls", [19, 20, 60])
 def test_rounds_made_up_to_cost_time(calls):
     document = long_session(calls)
