@@ -29,7 +29,7 @@ async def session_page(request: web.Request) -> web.Response:
     async def make() -> bytes:
         story = await services.waiting.story(session, before)
         view = await asyncio.to_thread(session_view, state, story, chain_view(services, state.seal.chain))
-        return await render(request, "session.html", vkey=services.vkey, has_python=False, **facts(view))
+        return await render(request, "session.html", vkey=services.vkey, **facts(view))
 
     key = (session, state.last_index, state.name, before)
     return html_response(request, await request.app[MADE].get(key, make))
