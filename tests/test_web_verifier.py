@@ -293,6 +293,56 @@ def test_rounds_made_up_to_cost_time(calls):
     assert claim["text"].endswith(f", and {calls - MAX_FALSE_ROUNDS} more not checked") == (calls > MAX_FALSE_ROUNDS)
 
 
+# --- spelling ------------------------------------------------------------------------------------------------------------
+
+SPELLINGS = {
+    "a tab": ('{"format"', '{\t"format"'), "a form feed": ('{"format"', '{\x0c"format"'),
+    "a no-break space": ('{"format"', '{\u00a0"format"'), "a comment": ('{"format"', '/**/{"format"'),
+    "a byte order mark": ('{"format"', '\ufeff{"format"'), "an escaped solidus": ("beacon/transcript", "beacon\\/transcript"),
+    "an escape": ('"format"', '"f\\u006Frmat"'), "no escape": ('"format"', '"f\\x6frmat"'),
+    "2.0": ('"index": 2', '"index": 2.0'), "2e0": ('"index": 2', '"index": 2e0'), "02": ('"index": 2', '"index": 02'),
+    "+2": ('"index": 2', '"index": +2'), "-0": ('"index": 2', '"index": -0'), "NaN": ('"index": 2', '"index": NaN'),
+    "2^53": ('"index": 2', '"index": 9007199254740992'), "a comma too many": ('"evidence": []', '"evidence": [],'),
+    "a key twice": ('"evidence": []', '"evidence": [],"\\u0065vidence": []'), "__proto__": ('"evidence": []', '"evidence": [],"__proto__": []'),
+    "half a pair": ('"log.example/test"', '"\\ud800"'), "a pair": ('"log.example/test"', '"\\ud83d\\ude00"'),
+    "a raw half": ('"log.example/test"', '"\ud800"'), "a line feed": ('"log.example/test"', '"a\\nb"'), "a delete": ('"log.example/test"', '"a\\u007fb"'),
+    "an escaped line feed in an entry": ('"entry": "', '"entry": "\\n'), "a line feed in a proof": ('"proof": ["', '"proof": ["\\n'),
+    "two": ("{", "{}{"), "nothing": ("{", "["), "something behind": ('"evidence": []}', '"evidence": []} x'),
+}  # fmt: skip
+
+
+def deep(levels):
+    value = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_spelling():
+    story = match().reveal(135)
+    document = story.document()
+    text = json.dumps(document)
+    cases = {"as it is": text.encode(), "in UTF-16": text.encode("utf-16"), "empty": b"", "deep": b"[" * 100_000}
+    for name, (old, new) in SPELLINGS.items():
+        assert old in text
+        cases[name] = text.replace(old, new, 1).encode("utf-8", "surrogatepass")
+    for levels in range(28, 36):
+        nested = match().draw("turn", 90, outcomes=[deep(levels)]).reveal(135)
+        cases[f"an outcome {levels} deep"] = data(nested.document())
+        cases[f"evidence {levels} deep"] = data(document | {"evidence": deep(levels)})
+    checkpoint = document["checkpoint"]
+    lines = checkpoint.split("\n\n")[1]
+    for name, other in {
+        "a tab": checkpoint.replace("\n11", "\n\t11"), "carriage returns": checkpoint.replace("\n", "\r\n"),
+        "another space": checkpoint.replace("\u2014 ", "\u2014\u00a0"), "a next line": checkpoint.replace("log.", "log\u0085.", 1),
+        "100 lines": checkpoint + lines * 99, "101 lines": checkpoint + lines * 100,
+        "a size of 2^63": checkpoint.replace("\n11\n", f"\n{2**63}\n"), "a size of 0": checkpoint.replace("\n11\n", "\n0\n"),
+        "a size of 2^63 - 1": checkpoint.replace("\n11\n", f"\n{2**63 - 1}\n"),
+    }.items():  # fmt: skip
+        cases[f"a checkpoint with {name}"] = data(document | {"checkpoint": other})
+    assert disagreements(cases) == {}
+
+
 # --- witnesses -----------------------------------------------------------------------------------------------------------
 
 
