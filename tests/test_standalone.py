@@ -35,14 +35,16 @@ SCENARIOS = [
     for path in (VECTORS / "scenarios.json", Path(__file__).parent / "scenarios" / "faults.json")
     for scenario in json.loads(path.read_text(encoding="utf-8"))["scenarios"]
 ]
-# What the file does not read: cosignatures, and receipts of one entry, which are no session.
-ELSEWHERE = {
-    "a witness's line over another checkpoint",
-    "a receipt of a contribution",
-    "a receipt whose proof is of another entry",
-}
 ALONE = ("-I", "-S")
 WITH_PY_ECC = ("-I",)
+
+
+def elsewhere(scenario: dict[str, Any]) -> bool:
+    """What the file does not read: cosignatures, attachments, and receipts of one entry, which are no session."""
+    failed = {name for name, state in scenario["expect"].get("claims", {}).items() if state == "FAILED"}
+    if (failed and failed <= {"witnessed", "attachments"}) or scenario["given"].get("require"):
+        return True
+    return scenario["expect"]["exit"] in {0, 1, 2} and len(scenario.get("document", {"events": [1, 2]})["events"]) == 1
 
 
 def text_of(scenario: dict[str, Any]) -> str:
@@ -113,15 +115,14 @@ def exits(scenario: dict[str, Any]) -> set[int]:
 # --- every scenario --------------------------------------------------------------------------------------------------
 
 
-def test_the_scenarios_that_are_not_for_it_are_there() -> None:
-    assert {scenario["name"] for scenario in SCENARIOS} >= ELSEWHERE
+def test_most_scenarios_are_for_it() -> None:
+    assert 0 < sum(map(elsewhere, SCENARIOS)) < len(SCENARIOS) / 8
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario["name"])
 @pytest.mark.usefixtures("pairings")
 def test_with_the_pairing_it_says_what_the_verifier_says(scenario: dict[str, Any]) -> None:
-    if scenario["name"] in ELSEWHERE:
-        assert judge(text_of(scenario))[0] != scenario["expect"]["exit"]
+    if elsewhere(scenario):
         return
     given_ = scenario["given"]
     code, lines = judge(text_of(scenario), given_["log_key"], given_["chain"], given_["sandbox"])
@@ -134,7 +135,7 @@ def test_with_the_pairing_it_says_what_the_verifier_says(scenario: dict[str, Any
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario["name"])
 def test_alone_it_decides_all_but_the_pairing(scenario: dict[str, Any], tmp_path: Path) -> None:
-    if scenario["name"] in ELSEWHERE:
+    if elsewhere(scenario):
         return
     undecided = scenario["expect"]["exit"] == 0
     done = run(tmp_path, text_of(scenario), *arguments_of(scenario, tmp_path))

@@ -101,8 +101,8 @@ class Session:
             used.add((self.seal["timelock"]["chain"], self.seal["timelock"]["round"]))
         foreign = [
             index
-            for index, _, entry in self.events
-            if index != self.index
+            for index, text, entry in self.events
+            if leaf_hash(text) != self.leaf
             and entry.get("session") != self.leaf.hex()
             and (entry["type"] != "round" or (entry["chain"], entry["round"]) not in used)
         ]

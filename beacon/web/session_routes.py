@@ -288,7 +288,7 @@ async def standalone(request: web.Request) -> web.StreamResponse:
     count_more(request, len(document) // BYTES_A_REQUEST)
     program = await asyncio.to_thread(standalone_file, document)
     named = f'attachment; filename="verify-{session.hex()[:16]}.py"'
-    fields = {hdrs.CONTENT_TYPE: "text/x-python; charset=utf-8", hdrs.CONTENT_DISPOSITION: named}
+    fields: dict[str, str] = {hdrs.CONTENT_TYPE: "text/x-python; charset=utf-8", hdrs.CONTENT_DISPOSITION: named}
     return await sending.send(request, program, fields)
 
 
