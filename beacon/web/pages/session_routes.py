@@ -28,7 +28,9 @@ async def session_page(request: web.Request) -> web.Response:
 
     async def make() -> bytes:
         story = await services.waiting.story(session, before)
-        view = await asyncio.to_thread(session_view, state, story, chain_view(services, state.seal.chain))
+        seal, lock = state.seal, state.seal.timelock
+        lock_chain = None if lock is None else chain_view(services, lock.chain)
+        view = await asyncio.to_thread(session_view, state, story, chain_view(services, seal.chain), lock_chain)
         return await render(request, "session.html", vkey=services.vkey, **facts(view))
 
     key = (session, state.last_index, state.name, before)
