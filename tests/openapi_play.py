@@ -175,6 +175,7 @@ async def rest_of_match(player, host, match):
     revealed = await player.post(f"{path}/reveal", {})
     await player.get(path)
     await player.get(f"{path}/transcript", token=None)
+    await player.get(f"{path}/verify.py", token=None)
     await player.get(f"{path}/receipts/{revealed['close_index']}")
     await player.get(f"{path}/receipts/0", expect=404)
 

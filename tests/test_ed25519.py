@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from verifier import ed25519
+from verifier import ed25519, standalone_tools
 from verifier.errors import Code, FormatError, VerificationError
 
 P = 2**255 - 19
@@ -106,10 +106,14 @@ def signed(r_secret, r_bytes, a_bytes, message):
 
 
 def accepted(key, message, signature):
+    """Whether it is accepted, which two implementations must agree about."""
+    alone = standalone_tools.ed25519(key, message, signature)
     try:
         ed25519.verify(key, message, signature)
     except VerificationError as error:
+        assert not alone
         return error.code is not Code.SIGNATURE
+    assert alone
     return True
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests import node_support
 from tests.builder import VECTORS
 from tests.outside_tools import need_node
+from tests.web_verifier import workspace
 from verifier.keccak import KeccakDice
 from verifier.systems.casino_sdk import uniform
 
@@ -114,12 +115,12 @@ def test_the_evm_runs_the_file(evm: Path) -> None:
     assert answer != python(call(bytes(range(32)), [0] * 20))
 
 
-def test_typescript_gives_the_known_answers_and_what_the_python_gives(tmp_path: Path) -> None:
-    need_node()
-    web = node_support.workspace(tmp_path)
-    (web / "src" / "systems" / "snippet.ts").write_text(
+def test_typescript_gives_the_known_answers_and_what_the_python_gives() -> None:
+    web = workspace()
+    (web / "build").mkdir(exist_ok=True)
+    (web / "build" / "snippet.ts").write_text(
         'import { readFileSync } from "node:fs";\n'
-        'import { KeccakDice } from "./keccak-dice.ts";\n'
+        'import { KeccakDice } from "../src/systems/keccak-dice.ts";\n'
         "const answers = JSON.parse(readFileSync(0, 'utf8')).map(({ word, index, n, width }) => {\n"
         "  const dice = new KeccakDice(Uint8Array.from(Buffer.from(word, 'hex')), index);\n"
         "  const values = n.map((one, i) => String(one === '0' ? dice.roll() : dice.uniform(BigInt(one), width[i] || undefined)));\n"
@@ -129,5 +130,5 @@ def test_typescript_gives_the_known_answers_and_what_the_python_gives(tmp_path: 
     )
     stated = known()
     asked = [*(one for one, _ in stated), *calls()]
-    answers = json.loads(node_support.run(node_support.bundle(web, "src/systems/snippet.ts"), json.dumps(asked)))
+    answers = json.loads(node_support.run(node_support.bundle(web, "build/snippet.ts"), json.dumps(asked)))
     assert answers == [*(answer for _, answer in stated), *map(python, asked[len(stated) :])]

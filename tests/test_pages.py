@@ -4,6 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from aiohttp.test_utils import TestClient, TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 from jinja2 import UndefinedError
@@ -11,6 +12,7 @@ from jinja2 import UndefinedError
 from beacon.web.pages import assets
 from beacon.web.pages.rendering import FOLDER, bdi, environment, iso, moment, short
 from beacon.web.pages.texts import Texts, texts
+from beacon.web.witness_routes import build_witness
 from tests.pages_support import BROWSER, get_page, parse
 from tests.session_support import service
 from tests.web_support import web_of
@@ -189,6 +191,12 @@ async def test_browsers_get_problems_as_pages_and_programs_as_documents(client):
     for path in ("/v1/nothing", "/log/nothing", "/problems/nothing", "/static/x/y"):
         async with client.get(path, headers=BROWSER) as answer:
             assert (answer.status, answer.content_type) == (404, "application/problem+json")
+
+
+async def test_an_application_without_pages_has_no_problems_as_pages():
+    app = build_witness(None, 0)
+    async with TestClient(TestServer(app)) as client, client.get("/nothing", headers=BROWSER) as answer:
+        assert (answer.status, answer.content_type) == (404, "application/problem+json")
 
 
 async def test_a_method_that_a_page_does_not_take_is_refused_on_a_page(client):

@@ -7,13 +7,15 @@ import pytest
 
 from beacon.rounds.health import RelayHealth
 from beacon.rounds.rounds import TROUBLES
-from beacon.web.pages.log_view import PAGE, Signature, signatures
+from beacon.web.pages.log_view import PAGE
 from beacon.web.pages.texts import texts
 from beacon.web.services import SERVICES
+from beacon.witness.courier import Standing
+from beacon.witness.witnesses import Nobody, Witnessed
 from tests import page_worlds
 from tests.page_worlds import HOSTILE, reach
 from tests.pages_support import BROWSER, get_page, parse
-from tests.session_support import ALICE, BOB, ORIGIN, service
+from tests.session_support import ALICE, BOB, service
 from tests.web_support import web_of
 from verifier import web as verifier_web
 from verifier.note import Cosigner, Note
@@ -52,7 +54,7 @@ async def test_the_log_shows_its_checkpoint_and_its_entries_newest_first(world):
     assert page.classed("figure")[0].text == str(latest.size)
     assert page.one("pre").text == latest.note
     assert str(running.vkey) in page.text
-    assert "No witness has signed this checkpoint." in page.text
+    assert "The log has no witnesses." in page.text
     listed = rows(page)
     assert [int(row[0]) for row in listed] == list(range(latest.size))[::-1]
     assert listed[-1][1] == "The log begins"
@@ -146,27 +148,46 @@ async def test_every_type_of_entry_has_its_name():
     assert known == {"log", "chain", "seal", "contribution", "close", "round", "call", "draw", "reveal", "void"}
 
 
-def test_who_signed_a_checkpoint_is_told_from_the_log_itself(world_note):
-    note = world_note
-    assert signatures(note, ORIGIN) == [Signature(ORIGIN, own=True)]
-    cosigned = note + Cosigner(bytes(32), "witness.example").cosign(Note.parse(note).text, 1_700_000_000)
-    assert signatures(cosigned, ORIGIN) == [Signature(ORIGIN, own=True), Signature("witness.example", own=False)]
-    assert signatures("no note", ORIGIN) == []
+class Asked(Nobody):
+    """Witnesses of a log that stand as the test says."""
+
+    def __init__(self, log, *report):
+        self.log, self.reported, self.cosigned = log, report, None
+
+    def note(self, checkpoint):
+        cosigner = Cosigner(bytes(32), "witness.example")
+        return checkpoint.note + cosigner.cosign(Note.parse(checkpoint.note).text, 1_700_000_000)
+
+    def newest(self):
+        return self.cosigned
+
+    def report(self):
+        return self.reported
 
 
-@pytest.fixture
-async def world_note(world):
-    return world[0].log.latest().note
-
-
-async def test_witnesses_are_named_where_there_are_some(world, monkeypatch):
-    running, client = world
-    note = running.log.latest().note
-    cosigned = note + Cosigner(bytes(32), "witness.example").cosign(Note.parse(note).text, 1_700_000_000)
-    monkeypatch.setattr(running.log, "_latest", running.log.latest()._replace(note=cosigned))
-    page = await get_page(client, "/log")
-    assert "witness.example" in page.text
-    assert "No witness" not in page.text
+async def test_witnesses_are_shown_with_what_they_have_seen(tmp_path):
+    async with service(tmp_path) as running:
+        await page_worlds.revealed(running)
+        latest = running.log.latest()
+        asked = Asked(
+            running.log,
+            Witnessed("<b>north", Standing(size=latest.size), 0, 0, disagrees=False),
+            Witnessed("south", Standing(size=latest.size - 3), 3, 5_000, disagrees=False),
+            Witnessed("west", Standing(), latest.size, 5_000, disagrees=True),
+        )
+        async with web_of(running, witnesses=asked) as client:
+            page = await get_page(client, "/log")
+            assert page.one("pre").text == asked.note(latest)
+            assert "witness.example" in page.one("pre").text
+            assert "Not enough of them have signed" in page.text
+            assert rows(page) == [
+                ["<b>north", f"{latest.size}", "up to date"],
+                ["south", f"{latest.size - 3}", "3 entries behind"],
+                ["west", "0", "Has seen another history of this log"],
+            ]
+            asked.cosigned = asked.note(latest)
+            page = await get_page(client, "/log")
+            assert f"Newest checkpoint that enough of them signed: {latest.size} entries" in page.text
 
 
 # --- hosts -----------------------------------------------------------------------------------------------------------

@@ -4,18 +4,21 @@ import asyncio
 import hashlib
 import hmac
 import re
+from dataclasses import replace
 
 import pytest
 
 from beacon.sessions.story import PAGE_ENTRIES, story
-from beacon.web.pages.chain_view import chain_view
+from beacon.web.pages.chain_view import ChainView, chain_view
 from beacon.web.pages.keeping import Made
 from beacon.web.pages.outcomes import card, is_costly, outcome_of
-from beacon.web.pages.session_view import session_view
+from beacon.web.pages.rendering import environment, moment
+from beacon.web.pages.session_view import facts, session_view
 from beacon.web.services import SERVICES
 from tests import page_worlds
 from tests.page_worlds import HOSTILE, LATE, ORDINARY, RIGHT_TO_LEFT, reach
-from tests.pages_support import BROWSER, get_page
+from tests.pages_support import BROWSER, get_page, parse
+from tests.round_support import QUICKNET
 from tests.session_support import ALICE, service
 from tests.web_support import web_of
 from verifier.draws import parse_recipe
@@ -105,6 +108,29 @@ async def test_who_contributed_to_a_call_stands_beside_its_draw(world):
     assert added.one("bdi").text == "<i>white"
     assert len(list(redone(page))) == 5
     assert "The log says the same." in page.text
+
+
+async def test_a_timelock_says_from_when_anyone_can_open_the_seed(world):
+    running, client = world
+    session = await page_worlds.sealed(running, timelock=True)
+    lock = (await running.sessions.state(session)).seal.timelock
+    page = await get_page(client, f"/s/{session.hex()}")
+    assert f"round {lock.round:,}, {moment(QUICKNET.time(lock.round))}" in page.text
+    _, page = await shown(world, "sealed", timelock=False)
+    assert "Anyone can open the seed" not in page.text
+
+
+async def test_a_seed_that_its_timelock_opened_says_so(world):
+    running, _ = world
+    session = await page_worlds.revealed(running)
+    state = await running.sessions.state(session)
+    state = replace(state, end=replace(state.end, by="timelock"))
+    view = session_view(state, await running.waiting.story(session, None), ChainView("00", "x", "main", QUICKNET))
+    values = facts(view) | {"vkey": "k", "origin": "o", "path": "/"}
+    assert (
+        "The seed was opened with its timelock."
+        in parse(environment().get_template("session.html").render(values)).text
+    )
 
 
 async def test_a_void_session_says_why_and_what_was_skipped(world):

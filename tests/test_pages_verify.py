@@ -95,3 +95,18 @@ async def test_a_copy_without_the_file_says_so(world, monkeypatch):
     for path in ("/verify", f"/s/{session.hex()}/verify.html"):
         shown = await get_page(client, path, 503)
         assert shown.one("h1").text == "The verifier is not in this copy"
+
+
+async def test_a_long_file_counts_as_many_requests_and_arrives_whole(tmp_path, built):
+    recipes = {"order": {"kind": "shuffle", "size": 10_000}}
+    async with service(tmp_path) as running, web_of(running, rates={"address_per_minute": 60}) as client:
+        session = await page_worlds.anchored(running, recipes=recipes)
+        for _ in range(8):
+            await running.draw(session, "order")
+        _, body = await fetch(client, f"/s/{session.hex()}/verify.html")
+        (inside,) = re.findall(rb'<script type="application/json" id="document">(.*?)</script>', body, re.DOTALL)
+        assert json.loads(inside) == json.loads(await running.sessions.transcript(session))
+        assert len(body) > 300_000
+        async with client.get("/", headers=BROWSER) as answer:
+            left = int(answer.headers["RateLimit"].partition("r=")[2].partition(";")[0])
+        assert left < 60 - len(body) // 16_384

@@ -14,6 +14,7 @@ import pytest
 from tests import node_support, systems_formats
 from tests.outside_tools import need_node
 from tests.systems_support import BUILDERS, changed, leaves, vector_records
+from tests.web_verifier import workspace
 from verifier.errors import FormatError
 from verifier.systems import SYSTEMS
 
@@ -22,9 +23,8 @@ EACH = 25
 
 
 @pytest.fixture(scope="module")
-def web(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    need_node()
-    return node_support.workspace(tmp_path_factory.mktemp("systems"))
+def web() -> Path:
+    return workspace()
 
 
 @pytest.fixture(scope="module")

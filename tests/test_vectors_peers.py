@@ -139,6 +139,18 @@ def test_chains_of_text_and_other_limits() -> None:
     passes("uniform-limit", {"cases": [[2**32, 52], [100, 7]]}, {"limits": [2**32 - 2**32 % 52, 98]})
 
 
+def test_rounds_and_times_around_the_genesis() -> None:
+    given = {"genesis": 1595431050, "period": 30}
+    expected = {
+        "round_at_genesis_minus_1": 0,
+        "round_at_genesis_plus_60": 3,
+        "round_at_1595431109": 2,
+        "time_of_round_3": 1595431110,
+    }
+    passes("round <-> time", given, expected)
+    assert status("round <-> time", given, {"round_of_applause": 1}) == Status.NOT_UNDERSTOOD
+
+
 def test_what_is_not_read_or_not_known_is_not_passed() -> None:
     good = {"seed": "cube-dice-example", "rolls": 1}
     assert status("sha256-rejection-v1", good, {"rolls": [[1, 4]]}) == Status.PASSED

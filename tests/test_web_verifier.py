@@ -248,6 +248,40 @@ def test_random_sessions():
     assert disagreements(cases) == {}
 
 
+def four_rounds(**wrong):
+    """A live session whose calls wait for the rounds 1002 to 1005; `wrong`: changes to one `round` entry, by number."""
+    story = Story(links=8).seal(profile="live", close_at=None, participants=[])
+    moments = [(3 * k - 1.2, "call", k) for k in range(1, 5)] + [(3 * k + 3.8, "round", k) for k in range(1, 5)]
+    for seconds, what, k in sorted(moments):
+        if what == "call":
+            story.call("turn", seconds)
+        else:
+            story.round(1001 + k, seconds, **wrong.get(f"round_{1001 + k}", {})).answer(k, seconds)
+    return story.reveal(20)
+
+
+def test_rounds_that_are_verified_at_once():
+    signatures = {
+        number: builder.ROUNDS[builder.QUICKNET.hash.hex(), number]["signature"] for number in range(1002, 1006)
+    }
+    cases = {"true": data(four_rounds().document())}
+    for number, signature in signatures.items():
+        for name, other in (
+            ("another's", signatures[1002 if number == 1005 else number + 1]),
+            (
+                "turned",
+                signature[:1].translate({ord("8"): "a", ord("9"): "b", ord("a"): "8", ord("b"): "9"}) + signature[1:],
+            ),
+            ("short", signature[:-2]),
+        ):
+            cases[f"{number} {name}"] = data(four_rounds(**{f"round_{number}": {"signature": other}}).document())
+    first, second = signatures[1002], signatures[1003]
+    both = {"round_1002": {"signature": second}, "round_1003": {"signature": first}}
+    cases["two exchanged"] = data(four_rounds(**both).document())
+    assert disagreements(cases) == {}
+    assert [answer["exit"] for answer in checked(cases.values()).answers()] == [0] + [1] * (len(cases) - 1)
+
+
 @pytest.mark.parametrize("calls", [19, 20, 60])
 def test_rounds_made_up_to_cost_time(calls):
     document = long_session(calls)
@@ -257,6 +291,56 @@ def test_rounds_made_up_to_cost_time(calls):
     claim = next(claim for claim in verdict["claims"] if claim["claim"] == "round")
     assert len(claim["findings"]) == min(calls, MAX_FALSE_ROUNDS)
     assert claim["text"].endswith(f", and {calls - MAX_FALSE_ROUNDS} more not checked") == (calls > MAX_FALSE_ROUNDS)
+
+
+# --- spelling ------------------------------------------------------------------------------------------------------------
+
+SPELLINGS = {
+    "a tab": ('{"format"', '{\t"format"'), "a form feed": ('{"format"', '{\x0c"format"'),
+    "a no-break space": ('{"format"', '{\u00a0"format"'), "a comment": ('{"format"', '/**/{"format"'),
+    "a byte order mark": ('{"format"', '\ufeff{"format"'), "an escaped solidus": ("beacon/transcript", "beacon\\/transcript"),
+    "an escape": ('"format"', '"f\\u006Frmat"'), "no escape": ('"format"', '"f\\x6frmat"'),
+    "2.0": ('"index": 2', '"index": 2.0'), "2e0": ('"index": 2', '"index": 2e0'), "02": ('"index": 2', '"index": 02'),
+    "+2": ('"index": 2', '"index": +2'), "-0": ('"index": 2', '"index": -0'), "NaN": ('"index": 2', '"index": NaN'),
+    "2^53": ('"index": 2', '"index": 9007199254740992'), "a comma too many": ('"evidence": []', '"evidence": [],'),
+    "a key twice": ('"evidence": []', '"evidence": [],"\\u0065vidence": []'), "__proto__": ('"evidence": []', '"evidence": [],"__proto__": []'),
+    "half a pair": ('"log.example/test"', '"\\ud800"'), "a pair": ('"log.example/test"', '"\\ud83d\\ude00"'),
+    "a raw half": ('"log.example/test"', '"\ud800"'), "a line feed": ('"log.example/test"', '"a\\nb"'), "a delete": ('"log.example/test"', '"a\\u007fb"'),
+    "an escaped line feed in an entry": ('"entry": "', '"entry": "\\n'), "a line feed in a proof": ('"proof": ["', '"proof": ["\\n'),
+    "two": ("{", "{}{"), "nothing": ("{", "["), "something behind": ('"evidence": []}', '"evidence": []} x'),
+}  # fmt: skip
+
+
+def deep(levels):
+    value = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_spelling():
+    story = match().reveal(135)
+    document = story.document()
+    text = json.dumps(document)
+    cases = {"as it is": text.encode(), "in UTF-16": text.encode("utf-16"), "empty": b"", "deep": b"[" * 100_000}
+    for name, (old, new) in SPELLINGS.items():
+        assert old in text
+        cases[name] = text.replace(old, new, 1).encode("utf-8", "surrogatepass")
+    for levels in range(28, 36):
+        nested = match().draw("turn", 90, outcomes=[deep(levels)]).reveal(135)
+        cases[f"an outcome {levels} deep"] = data(nested.document())
+        cases[f"evidence {levels} deep"] = data(document | {"evidence": deep(levels)})
+    checkpoint = document["checkpoint"]
+    lines = checkpoint.split("\n\n")[1]
+    for name, other in {
+        "a tab": checkpoint.replace("\n11", "\n\t11"), "carriage returns": checkpoint.replace("\n", "\r\n"),
+        "another space": checkpoint.replace("\u2014 ", "\u2014\u00a0"), "a next line": checkpoint.replace("log.", "log\u0085.", 1),
+        "100 lines": checkpoint + lines * 99, "101 lines": checkpoint + lines * 100,
+        "a size of 2^63": checkpoint.replace("\n11\n", f"\n{2**63}\n"), "a size of 0": checkpoint.replace("\n11\n", "\n0\n"),
+        "a size of 2^63 - 1": checkpoint.replace("\n11\n", f"\n{2**63 - 1}\n"),
+    }.items():  # fmt: skip
+        cases[f"a checkpoint with {name}"] = data(document | {"checkpoint": other})
+    assert disagreements(cases) == {}
 
 
 # --- witnesses -----------------------------------------------------------------------------------------------------------

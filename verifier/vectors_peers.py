@@ -27,6 +27,8 @@ Case = Mapping[str, Any]
 
 _FIELDS: Final = frozenset({"id", "algorithm", "source", "published", "input", "expected", "note"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_OF: Final = re.compile(r"time_of_round_(\d+)")
+_ROUND_AT: Final = re.compile(r"round_at_(?:genesis(?:_(plus|minus)_(\d+))?|(?:time_)?(\d+))")
 _G2_TAG: Final = "bls-unchained-on-g1"
 
 
@@ -131,12 +133,12 @@ def _chain(given: Case) -> ChainInfo:
 def _round_times(given: Case, expected: Case) -> Case:
     chain, got = _chain(given), {}
     for name in expected:
-        what, _, rest = name.partition("_round_") if name.startswith("time_of") else name.partition("_at_genesis")
-        if what == "time_of":
-            got[name] = chain.time(int(rest)) // 1000
-        elif what == "round":
-            after = int(rest.removeprefix("_plus_") or "0")
-            got[name] = chain.current(1000 * (given["genesis"] + after))
+        if found := _TIME_OF.fullmatch(name):
+            got[name] = chain.time(int(found[1])) // 1000
+        elif found := _ROUND_AT.fullmatch(name):
+            offset = int(found[2]) * (-1 if found[1] == "minus" else 1) if found[1] else 0
+            moment = int(found[3]) if found[3] else given["genesis"] + offset
+            got[name] = chain.current(1000 * moment)
         else:
             raise KeyError(name)
     return got

@@ -72,8 +72,8 @@ def cube_verify(given: Facts, _: Facts) -> Facts:
 
 
 def commit_reveal_dice(given: Facts, _: Facts) -> Facts:
-    key = {"raw": "raw", "bytes": "raw"}.get(given["key_encoding"], "text")
-    if key == "text" and given["key_encoding"] not in {"hex", "text", "utf8", "hex-text", "hex_text", "utf8-hex"}:
+    key = "raw" if given["key_encoding"] in {"raw", "bytes"} else "text"
+    if key == "text" and not re.search("hex|text|utf|ascii", given["key_encoding"]):
         raise KeyError(given["key_encoding"])
     text = commit_reveal.message(given["client_seed"], given["match_id"], given["k"])
     entropy = commit_reveal.entropy(parse_hex(given["server_seed_hex"]), key, text)

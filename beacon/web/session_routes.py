@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ from beacon.web.rates import count_more
 from beacon.web.requests import authenticate, idempotency_key, join_token, read_model, session_id
 from beacon.web.schemas import Contributed, Document, Drawn, JoinTokens, Receipted, Session
 from beacon.web.services import SERVICES
+from beacon.web.standalone_file import standalone_file
 from verifier.encoding import encode_json, parse_decimal
 from verifier.errors import FormatError
 
@@ -264,6 +266,30 @@ async def transcript(request: web.Request) -> web.StreamResponse:
     document = await services.sessions.transcript(session)
     count_more(request, len(document) // BYTES_A_REQUEST)
     return await sending.send(request, document, {hdrs.CONTENT_TYPE: "application/json; charset=utf-8"})
+
+
+@routes.get("/v1/sessions/{session}/verify.py")
+@describe(
+    "Sessions",
+    answers={
+        200: Answer(
+            "The program.",
+            media="text/x-python",
+            schema={"type": "string"},
+            headers=("Content-Disposition",),
+        )
+    },
+    errors=("session-unknown",),
+)
+async def standalone(request: web.Request) -> web.StreamResponse:
+    """One Python file that checks the session, which is in it, with the standard library alone: all but the pairing."""
+    session = session_id(request)
+    document = await request.app[SERVICES].sessions.transcript(session)
+    count_more(request, len(document) // BYTES_A_REQUEST)
+    program = await asyncio.to_thread(standalone_file, document)
+    named = f'attachment; filename="verify-{session.hex()[:16]}.py"'
+    fields: dict[str, str] = {hdrs.CONTENT_TYPE: "text/x-python; charset=utf-8", hdrs.CONTENT_DISPOSITION: named}
+    return await sending.send(request, program, fields)
 
 
 def json_response(value: dict[str, Any], *, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

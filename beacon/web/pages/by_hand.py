@@ -93,7 +93,8 @@ def _candidates(state: SessionState, parsed: Sequence[Parsed]) -> list[_Chosen]:
             return []
         return [_Chosen(draw, index, 0, (), seed, number, state.round.signature) for index, draw in draws]
     calls = {entry.draw: entry for _, entry in parsed if isinstance(entry, entries.Call)}
-    rounds = {entry.round: entry for _, entry in parsed if isinstance(entry, entries.Round)}
+    all_rounds = (entry for _, entry in parsed if isinstance(entry, entries.Round))
+    rounds = {entry.round: entry for entry in all_rounds if entry.chain == state.seal.chain}
     found = []
     for index, draw in draws:
         call = calls.get(draw.draw or 0)

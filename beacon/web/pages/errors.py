@@ -7,6 +7,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
+from beacon.web.pages.keeping import MADE
 from beacon.web.pages.rendering import page
 
 MACHINES: Final = ("/v1/", "/log/", "/problems/", "/static/", "/healthz", "/readyz")
@@ -15,9 +16,9 @@ _KEPT: Final = ("Retry-After", "Allow")
 
 
 def wants_page(request: web.Request) -> bool:
-    """Whether a request is a browser's for a page."""
+    """Whether a request is a browser's for a page; never where an application has none, as a witness."""
     accepted = ",".join(request.headers.getall(hdrs.ACCEPT, ()))
-    return "text/html" in accepted.lower() and not request.path.startswith(MACHINES)
+    return MADE in request.app and "text/html" in accepted.lower() and not request.path.startswith(MACHINES)
 
 
 async def problem_page(request: web.Request, problem: web.Response) -> web.Response:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from beacon.errors import ApiError
 from beacon.web import waits
-from beacon.web.pages.log_view import PAGE, entry, lines, signatures
+from beacon.web.pages.log_view import PAGE, entry, lines, size_of
 from beacon.web.pages.rendering import page
 from beacon.web.services import SERVICES
 
@@ -31,8 +31,9 @@ async def log_page(request: web.Request) -> web.Response:
         "log.html",
         size=latest.size,
         time=latest.time,
-        checkpoint=latest.note,
-        signatures=signatures(latest.note, services.settings.origin),
+        checkpoint=services.witnesses.note(latest),
+        witnesses=services.witnesses.report(),
+        quorum=size_of(services.witnesses.newest()),
         vkey=services.vkey,
         lines=shown,
         older=before - PAGE if before > PAGE else None,

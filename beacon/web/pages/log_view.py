@@ -10,9 +10,8 @@ from sqlite_utils import Database
 from beacon.log import reads
 from verifier import entries
 from verifier.entries import parse_entry
-from verifier.errors import FormatError
 from verifier.merkle import leaf_hash
-from verifier.note import Note
+from verifier.note import Checkpoint, Note
 
 PAGE: Final = 50
 MAX_COMMAND: Final = 2_048
@@ -47,14 +46,6 @@ class Entry:
     command: str
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """A line of a checkpoint: the key's name, and whether it is the log's own."""
-
-    name: str
-    own: bool
-
-
 def lines(db: Database, before: int) -> list[Line]:
     """The newest entries below a log index, newest first. Blocking; raises LogDamaged."""
     first = max(0, before - PAGE)
@@ -82,9 +73,6 @@ def _line(index: int, data: bytes) -> Line:
             return Line(index, found.type, found.time, found.session.hex())
 
 
-def signatures(note: str, origin: str) -> list[Signature]:
-    """Who signed a checkpoint, as its lines say; nothing is verified here. None for what is no note."""
-    try:
-        return [Signature(one.name, one.name == origin) for one in Note.parse(note).signatures]
-    except FormatError:
-        return []
+def size_of(note: str | None) -> int | None:
+    """The size of the tree that a checkpoint of the service's own is of; None for none."""
+    return None if note is None else Checkpoint.parse(Note.parse(note).text).size

@@ -28,8 +28,10 @@ async def session_page(request: web.Request) -> web.Response:
 
     async def make() -> bytes:
         story = await services.waiting.story(session, before)
-        view = await asyncio.to_thread(session_view, state, story, chain_view(services, state.seal.chain))
-        return await render(request, "session.html", vkey=services.vkey, has_python=False, **facts(view))
+        seal, lock = state.seal, state.seal.timelock
+        lock_chain = None if lock is None else chain_view(services, lock.chain)
+        view = await asyncio.to_thread(session_view, state, story, chain_view(services, seal.chain), lock_chain)
+        return await render(request, "session.html", vkey=services.vkey, **facts(view))
 
     key = (session, state.last_index, state.name, before)
     return html_response(request, await request.app[MADE].get(key, make))

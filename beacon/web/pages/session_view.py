@@ -69,8 +69,8 @@ class Recipe:
 class SessionView:
     """Everything that the template shows; hashes in hex, times in ms.
 
-    cut: whether draws of this part of the session are not shown. claimed: whether what was drawn is so far the host's
-    word. by_hand: of what is shown, one draw to redo.
+    lock_time: when the round of its timelock falls due. cut: whether draws of this part of the session are not shown.
+    claimed: whether what was drawn is so far the host's word. by_hand: of what is shown, one draw to redo.
     """
 
     id: str
@@ -85,6 +85,7 @@ class SessionView:
     close_time: int | None
     round_time: int | None
     randomness: str
+    lock_time: int | None
     earlier: int | None
     later: bool
     claimed: bool
@@ -95,8 +96,10 @@ class SessionView:
         return self.state.end.reason if isinstance(self.state.end, entries.Void) else ""
 
 
-def session_view(state: SessionState, story: Story, chain: ChainView) -> SessionView:
-    """Blocking, for a thread: parses and redoes."""
+def session_view(
+    state: SessionState, story: Story, chain: ChainView, lock_chain: ChainView | None = None
+) -> SessionView:
+    """Blocking, for a thread: parses and redoes. lock_chain: of the seal's timelock."""
     seal = state.seal
     parsed = [(event, parse_entry(event.entry)) for event in story.events]
     contributions = [_contribution(event, one) for event, one in parsed if isinstance(one, entries.Contribution)]
@@ -121,6 +124,7 @@ def session_view(state: SessionState, story: Story, chain: ChainView) -> Session
         close_time=None if state.close is None else state.close.time,
         round_time=None if seal.round is None else chain.time(seal.round),
         randomness="" if state.round is None else sha256(state.round.signature).hex(),
+        lock_time=None if lock_chain is None or seal.timelock is None else lock_chain.time(seal.timelock.round),
         earlier=story.earlier,
         later=story.later,
         claimed=seal.custody == "host" and not state.live and state.end is None and bool(state.drawn),

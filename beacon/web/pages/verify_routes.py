@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import html
 import re
-from collections.abc import Callable
 from typing import Final
 
 from aiohttp import hdrs, web
 
 from beacon.errors import ApiError
-from beacon.web import waits
+from beacon.web import sending, waits
 from beacon.web.pages.rendering import html_response, page
+from beacon.web.rates import count_more
 from beacon.web.requests import session_id
 from beacon.web.services import SERVICES
+from beacon.web.session_routes import BYTES_A_REQUEST
 from verifier import web as verifier_web
 
 _POLICY: Final = re.compile(rb'<meta http-equiv="Content-Security-Policy" content="([^"]+)">')
@@ -25,29 +26,41 @@ routes: Final = web.RouteTableDef()
 @routes.get("/verify")
 async def verify(request: web.Request) -> web.Response:
     """The verifier of transcripts and receipts as one HTML file that needs no network; `?download=1` to keep it."""
-    return await _file(request, verifier_web.page, "fair-beacon-verifier.html")
+    kept = _kept(request, "fair-beacon-verifier.html")
+    try:
+        body = await asyncio.to_thread(verifier_web.page)
+    except verifier_web.PageNotBuiltError:
+        return await _unbuilt(request)
+    response = html_response(request, body, policy=_policy(body))
+    response.headers.update(kept)
+    return response
 
 
 @routes.get("/s/{session}/verify.html")
-async def verify_session(request: web.Request) -> web.Response:
+async def verify_session(request: web.Request) -> web.StreamResponse:
     """The same file with the session's transcript in it; `?download=1` to keep it."""
     session = session_id(request)
+    kept = _kept(request, f"verify-{session.hex()[:8]}.html")
     document = await request.app[SERVICES].sessions.transcript(session)
-    return await _file(request, lambda: verifier_web.page_with(document), f"verify-{session.hex()[:8]}.html")
+    count_more(request, len(document) // BYTES_A_REQUEST)
+    try:
+        body = await asyncio.to_thread(verifier_web.page_with, document)
+    except verifier_web.PageNotBuiltError:
+        return await _unbuilt(request)
+    fields = {str(hdrs.CONTENT_TYPE): "text/html; charset=utf-8", "Content-Security-Policy": _policy(body)}
+    return await sending.send(request, body, fields | kept)
 
 
-async def _file(request: web.Request, read: Callable[[], bytes], name: str) -> web.Response:
+def _kept(request: web.Request, name: str) -> dict[str, str]:
+    """The header of a file that is to be kept; none where it is not. Raises ApiError(invalid-request)."""
     waits.only(request, "download")
     if request.query.get("download", "1") != "1":
         raise ApiError("invalid-request", "`download` is 1 or left out.")
-    try:
-        body = await asyncio.to_thread(read)
-    except verifier_web.PageNotBuiltError:
-        return await page(request, "unbuilt.html", status=503, caching="no-store")
-    response = html_response(request, body, policy=_policy(body))
-    if "download" in request.query:
-        response.headers[hdrs.CONTENT_DISPOSITION] = f'attachment; filename="{name}"'
-    return response
+    return {str(hdrs.CONTENT_DISPOSITION): f'attachment; filename="{name}"'} if "download" in request.query else {}
+
+
+async def _unbuilt(request: web.Request) -> web.Response:
+    return await page(request, "unbuilt.html", status=503, caching="no-store")
 
 
 def _policy(body: bytes) -> str:

@@ -4,6 +4,7 @@
  * @noble/curves has the curve and its pairing. Hashing to it is the Shallue-van de Woestijne map of RFC 9380 (6.6.1)
  * with Keccak-256 under expand_message_xmd (5.3.1), which is written out here.
  */
+import { pippenger } from "@noble/curves/abstract/curve.js";
 import { hash_to_field } from "@noble/curves/abstract/hash-to-curve.js";
 import { bn254 } from "@noble/curves/bn254.js";
 import { keccak_256 } from "@noble/hashes/sha3.js";
@@ -11,8 +12,8 @@ import { toBigInt } from "./bytes.ts";
 
 const { G1, G2 } = bn254;
 const { Fp, Fp2, Fp12 } = bn254.fields;
-type G1Point = InstanceType<typeof G1.Point>;
-type G2Point = InstanceType<typeof G2.Point>;
+export type BnPoint = InstanceType<typeof G1.Point>;
+export type BnTwistPoint = InstanceType<typeof G2.Point>;
 
 const COORDINATE = 32;
 const CURVE_B = 3n;
@@ -43,7 +44,7 @@ function inverse0(x: bigint): bigint {
 }
 
 /** map_to_curve_svdw (RFC 9380, appendix F.1) */
-function mapToCurve(u: bigint): G1Point {
+function mapToCurve(u: bigint): BnPoint {
   const square = Fp.mul(Fp.sqr(u), C1);
   const [plus, minus] = [Fp.add(Fp.ONE, square), Fp.sub(Fp.ONE, square)];
   const inverse = inverse0(Fp.mul(minus, plus));
@@ -57,7 +58,7 @@ function mapToCurve(u: bigint): G1Point {
 }
 
 /** hash_to_curve (RFC 9380, 3); G1 has cofactor 1. */
-export function hashToG1(message: Uint8Array, tag: Uint8Array): G1Point {
+export function hashToG1(message: Uint8Array, tag: Uint8Array): BnPoint {
   const options = { DST: tag, expand: "xmd", hash: keccak_256, p: Fp.ORDER, m: 1, k: 128 } as const;
   const [[u0 = 0n] = [], [u1 = 0n] = []] = hash_to_field(message, 2, options);
   return mapToCurve(u0).add(mapToCurve(u1));
@@ -85,13 +86,13 @@ function valid<P extends { is0(): boolean; assertValidity(): void }>(make: () =>
 }
 
 /** 64 bytes, x ‖ y */
-export function decodeG1(bytes: Uint8Array): G1Point | null {
+export function decodeG1(bytes: Uint8Array): BnPoint | null {
   const [x, y] = coordinates(bytes, 2) ?? [];
   return x === undefined || y === undefined ? null : valid(() => G1.Point.fromAffine({ x, y }));
 }
 
 /** 128 bytes, x ‖ y, the imaginary part of each first */
-export function decodeG2(bytes: Uint8Array): G2Point | null {
+export function decodeG2(bytes: Uint8Array): BnTwistPoint | null {
   const [xi, xr, yi, yr] = coordinates(bytes, 4) ?? [];
   if (xi === undefined || xr === undefined || yi === undefined || yr === undefined) {
     return null;
@@ -99,8 +100,13 @@ export function decodeG2(bytes: Uint8Array): G2Point | null {
   return valid(() => G2.Point.fromAffine({ x: Fp2.fromBigTuple([xr, xi]), y: Fp2.fromBigTuple([yr, yi]) }));
 }
 
+/** The sum of the points, each times its factor. */
+export function sumOnG1(points: BnPoint[], factors: bigint[]): BnPoint {
+  return pippenger(G1.Point, points, factors);
+}
+
 /** Whether e(signature, generator) = e(hashed, key). */
-export function verifyBn254(key: G2Point, hashed: G1Point, signature: G1Point): boolean {
+export function verifyBn254(key: BnTwistPoint, hashed: BnPoint, signature: BnPoint): boolean {
   const pairs = [
     { g1: signature, g2: G2.Point.BASE },
     { g1: hashed.negate(), g2: key },

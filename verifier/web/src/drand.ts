@@ -21,29 +21,53 @@ const HOLDS: RoundVerdict = { holds: true };
 const KNOWN = new Memo<RoundVerdict>(10_000);
 
 export function verifyRound(chain: Chain, stated: StatedRound): RoundVerdict {
-  const { round, signature, previous } = stated;
+  return KNOWN.get(nameOf(chain, stated), () => verifyAnew(chain, stated));
+}
+
+/** Whether all of these rounds hold, which is found out for all of them at once; each is known then. */
+export function verifyRounds(chain: Chain, all: readonly StatedRound[]): boolean {
+  if (all.some((stated) => formFault(chain, stated) !== null)) {
+    return false;
+  }
+  const { message } = chain.rules;
+  const signed = all.map(({ round, signature, previous }) => ({ message: message(round, previous), signature }));
+  const holds = chain.rules.verifyAll(chain.publicKey, signed);
+  if (holds) {
+    all.forEach((stated) => KNOWN.get(nameOf(chain, stated), () => HOLDS));
+  }
+  return holds;
+}
+
+export function isKnown(chain: Chain, stated: StatedRound): boolean {
+  return KNOWN.has(nameOf(chain, stated));
+}
+
+function nameOf({ rules, publicKey, genesisSeed }: Chain, { round, signature, previous }: StatedRound): string {
   const before = previous === null ? "-" : hex(previous);
-  const names = [chain.rules.name, hex(chain.publicKey), hex(chain.genesisSeed), round, hex(signature), before];
-  return KNOWN.get(names.join(" "), () => verifyAnew(chain, stated));
+  return [rules.name, hex(publicKey), hex(genesisSeed), round, hex(signature), before].join(" ");
 }
 
 function verifyAnew(chain: Chain, stated: StatedRound): RoundVerdict {
-  const wrong = (why: string): RoundVerdict => ({ holds: false, rule: "2.5", why });
-  if (stated.round < 1) {
-    return wrong("rounds start at 1");
+  const why = formFault(chain, stated);
+  return why === null ? verifyUnderKey(chain.rules, chain.publicKey, stated) : { holds: false, rule: "2.5", why };
+}
+
+/** What is wrong with a round before its signature is looked at, or null (2.5). */
+function formFault({ rules, genesisSeed }: Chain, { round, previous }: StatedRound): string | null {
+  if (round < 1) {
+    return "rounds start at 1";
   }
-  if (chain.rules.chained && stated.round === 1 && !(stated.previous && equal(stated.previous, chain.genesisSeed))) {
-    return wrong("round 1 follows the genesis seed");
+  if (rules.chained !== (previous !== null)) {
+    return "previous_signature is there on chained schemes, and only there";
   }
-  return verifyUnderKey(chain.rules, chain.publicKey, stated);
+  const linked = previous === null || round > 1 || equal(previous, genesisSeed);
+  return linked ? null : "round 1 follows the genesis seed";
 }
 
 /** The same where only a public key is known. */
 export function verifyUnderKey(scheme: Scheme, key: Uint8Array, stated: StatedRound): RoundVerdict {
-  if (scheme.chained !== (stated.previous !== null)) {
-    return { holds: false, rule: "2.5", why: "previous_signature is there on chained schemes, and only there" };
-  }
-  switch (scheme.verify(key, scheme.message(stated.round, stated.previous), stated.signature)) {
+  const message = scheme.message(stated.round, stated.previous);
+  switch (scheme.verify(key, { message, signature: stated.signature })) {
     case "true":
       return HOLDS;
     case "false":

@@ -129,14 +129,11 @@ class Parser {
   }
 
   #value(depth: number): Json {
-    if (depth > MAX_DEPTH) {
-      throw this.#refusal(`nested deeper than ${MAX_DEPTH}`);
-    }
     if (this.#take("{")) {
-      return this.#object(depth);
+      return this.#object(this.#within(depth));
     }
     if (this.#take("[")) {
-      return this.#list(depth);
+      return this.#list(this.#within(depth));
     }
     if (this.#take('"')) {
       return this.#string(true);
@@ -148,6 +145,14 @@ class Parser {
       }
     }
     return this.#number();
+  }
+
+  /** The outermost object is at depth 0. */
+  #within(depth: number): number {
+    if (depth > MAX_DEPTH) {
+      throw this.#refusal(`nested deeper than ${MAX_DEPTH}`);
+    }
+    return depth;
   }
 
   #object(depth: number): JsonObject {

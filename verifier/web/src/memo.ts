@@ -4,6 +4,10 @@ export class Memo<T> {
 
   constructor(private readonly limit: number) {}
 
+  has(name: string): boolean {
+    return this.#known.has(name);
+  }
+
   /** What `name` stands for; `work` finds it out once. */
   get(name: string, work: () => T): T {
     if (this.#known.has(name)) {

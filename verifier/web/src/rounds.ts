@@ -2,10 +2,14 @@
 import { type Case, neededRounds, roundEntry } from "./case.ts";
 import { type Chain, type ChainInfo, isSameChain } from "./chains.ts";
 import { roundName } from "./document.ts";
-import { type StatedRound, verifyRound } from "./drand.ts";
+import { isKnown, type StatedRound, verifyRound, verifyRounds } from "./drand.ts";
 
 /** More false rounds than these are not looked at, and not so many where no log vouches for any. */
 const MAX_FALSE_ROUNDS = 20;
+
+/** So many rounds of one chain are verified at once; where one of them is false, each is looked at alone. */
+const BATCH = 64;
+const MIN_BATCH = 4;
 
 /** What was found of the rounds. `missing`: needed and not in the document. */
 export interface Rounds {
@@ -56,6 +60,16 @@ export function statedRounds(given: Case): readonly Stated[] {
   return stated;
 }
 
+function verifyBatch(stated: readonly Stated[]): void {
+  const unknown = stated.filter((one) => !isKnown(one.chain, one));
+  for (const chain of new Set(unknown.map((one) => one.chain))) {
+    const ofChain = unknown.filter((one) => one.chain === chain);
+    if (ofChain.length >= MIN_BATCH) {
+      verifyRounds(chain, ofChain);
+    }
+  }
+}
+
 /** Verify them. `untied`: nothing vouches for them, so that many of them may be made up to cost time. */
 export async function checkRounds(
   given: Case,
@@ -71,6 +85,9 @@ export async function checkRounds(
   for (const [i, round] of stated.entries()) {
     if (wrong === MAX_FALSE_ROUNDS) {
       return { checked: i, missing, skipped: stated.length - i };
+    }
+    if (i % BATCH === 0) {
+      verifyBatch(stated.slice(i, i + BATCH));
     }
     const verdict = verifyRound(round.chain, round);
     if (!verdict.holds) {

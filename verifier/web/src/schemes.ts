@@ -1,8 +1,9 @@
 /** drand's signature schemes (PROTOCOL.md, 2.5 and 2.6), on the curves of @noble/curves. */
+import { pippenger } from "@noble/curves/abstract/curve.js";
 import { bls12_381 } from "@noble/curves/bls12-381.js";
 import { keccak_256 } from "@noble/hashes/sha3.js";
-import { decodeG1, decodeG2, hashToG1, verifyBn254 } from "./bn254.ts";
-import { concat, equal, sha256, u64, utf8 } from "./bytes.ts";
+import { type BnPoint, type BnTwistPoint, decodeG1, decodeG2, hashToG1, sumOnG1, verifyBn254 } from "./bn254.ts";
+import { concat, equal, lp, sha256, toBigInt, u32, u64, utf8 } from "./bytes.ts";
 
 /** `malformed`: not the one encoding of a point of prime order (2.6). `false`: the pairing does not hold. */
 export type SignatureVerdict = "true" | "false" | "malformed";
@@ -19,12 +20,22 @@ export interface Scheme {
   /** `previous`: of chained schemes alone. */
   readonly message: (round: number, previous: Uint8Array | null) => Uint8Array;
   readonly isKey: (key: Uint8Array) => boolean;
-  readonly verify: (key: Uint8Array, message: Uint8Array, signature: Uint8Array) => SignatureVerdict;
+  readonly verify: (key: Uint8Array, signed: Signed) => SignatureVerdict;
+  /** Whether all of them are true, with two pairings in all. */
+  readonly verifyAll: (key: Uint8Array, all: readonly Signed[]) => boolean;
+}
+
+export interface Signed {
+  readonly message: Uint8Array;
+  readonly signature: Uint8Array;
 }
 
 const { G1, G2 } = bls12_381;
 type G1Point = InstanceType<typeof G1.Point>;
 type G2Point = InstanceType<typeof G2.Point>;
+
+/** Of the random factors of `verifyAll`: what a false signature among them has to guess. */
+const FACTOR_BYTES = 16;
 
 const G1_TAG = "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_";
 const G2_TAG = "BLS_SIG_BLS12381G2_XMD:SHA-256_SSWU_RO_NUL_";
@@ -55,16 +66,95 @@ function decode<P extends Point>(group: Decodable<P>, length: number, bytes: Uin
 const onG1 = (bytes: Uint8Array): G1Point | null => decode<G1Point>(G1.Point, 48, bytes);
 const onG2 = (bytes: Uint8Array): G2Point | null => decode<G2Point>(G2.Point, 96, bytes);
 
+/** Signatures in one group under keys in the other. */
+interface Groups<S, K> {
+  readonly signatureBytes: number;
+  readonly keyBytes: number;
+  /** null for what is not the one encoding of a point of prime order (2.6). */
+  readonly decodeSignature: (bytes: Uint8Array) => S | null;
+  readonly decodeKey: (bytes: Uint8Array) => K | null;
+  readonly hash: (message: Uint8Array, tag: Uint8Array) => S;
+  /** The sum of the points, each times its factor. */
+  readonly sum: (points: S[], factors: bigint[]) => S;
+  /** Whether e(signature, generator) = e(hashed, key), in the order of the groups. */
+  readonly agree: (signature: S, hashed: S, key: K) => boolean;
+}
+
 /** Whether e(a1, a2) = e(b1, b2). */
 function pairingsAgree(a1: G1Point, a2: G2Point, b1: G1Point, b2: G2Point): boolean {
   const { Fp12 } = bls12_381.fields;
-  return Fp12.eql(
-    bls12_381.pairingBatch([
-      { g1: a1, g2: a2 },
-      { g1: b1.negate(), g2: b2 },
-    ]),
-    Fp12.ONE,
-  );
+  const pairs = [
+    { g1: a1, g2: a2 },
+    { g1: b1.negate(), g2: b2 },
+  ];
+  return Fp12.eql(bls12_381.pairingBatch(pairs), Fp12.ONE);
+}
+
+const ON_G1: Groups<G1Point, G2Point> = {
+  signatureBytes: 48,
+  keyBytes: 96,
+  decodeSignature: onG1,
+  decodeKey: onG2,
+  hash: (message, tag) => G1.hashToCurve(message, { DST: tag }) as G1Point,
+  sum: (points, factors) => pippenger(G1.Point, points, factors),
+  agree: (signature, hashed, key) => pairingsAgree(signature, G2.Point.BASE, hashed, key),
+};
+
+const ON_G2: Groups<G2Point, G1Point> = {
+  signatureBytes: 96,
+  keyBytes: 48,
+  decodeSignature: onG2,
+  decodeKey: onG1,
+  hash: (message, tag) => G2.hashToCurve(message, { DST: tag }) as G2Point,
+  sum: (points, factors) => pippenger(G2.Point, points, factors),
+  agree: (signature, hashed, key) => pairingsAgree(G1.Point.BASE, signature, key, hashed),
+};
+
+const ON_BN254: Groups<BnPoint, BnTwistPoint> = {
+  signatureBytes: 64,
+  keyBytes: 128,
+  decodeSignature: decodeG1,
+  decodeKey: decodeG2,
+  hash: hashToG1,
+  sum: sumOnG1,
+  agree: (signature, hashed, key) => verifyBn254(key, hashed, signature),
+};
+
+type Words = Pick<Scheme, "name" | "tag" | "chained" | "messageFormula" | "message">;
+
+function scheme<S, K>(words: Words, groups: Groups<S, K>): Scheme {
+  const { signatureBytes, keyBytes, decodeSignature, hash, sum, agree } = groups;
+  const keyOf = memoised(groups.decodeKey);
+  const tag = utf8(words.tag);
+  return {
+    ...words,
+    signatureBytes,
+    keyBytes,
+    isKey: (bytes) => keyOf(bytes) !== null,
+    verify(publicKey, { message, signature }) {
+      const [key, point] = [keyOf(publicKey), decodeSignature(signature)];
+      if (key === null || point === null) {
+        return "malformed";
+      }
+      return agree(point, hash(message, tag), key) ? "true" : "false";
+    },
+    verifyAll(publicKey, all) {
+      const key = keyOf(publicKey);
+      const points = all.map(({ signature }) => decodeSignature(signature)).filter((point) => point !== null);
+      if (key === null || points.length < all.length) {
+        return false;
+      }
+      const factors = randomFactors(publicKey, all);
+      const hashed = all.map(({ message }) => hash(message, tag));
+      return agree(sum(points, factors), sum(hashed, factors), key);
+    },
+  };
+}
+
+/** Numbers that nobody can foresee who has yet to choose a signature: they come from all of them. */
+function randomFactors(key: Uint8Array, all: readonly Signed[]): bigint[] {
+  const seed = sha256(lp(key), ...all.flatMap(({ message, signature }) => [lp(message), lp(signature)]));
+  return all.map((_, i) => 1n + toBigInt(sha256(seed, u32(i)).subarray(0, FACTOR_BYTES)));
 }
 
 /** A key is decoded once, however many rounds it signed. */
@@ -78,82 +168,31 @@ function memoised<P>(decodeKey: (key: Uint8Array) => P | null): (key: Uint8Array
   };
 }
 
-const unchained = (round: number): Uint8Array => sha256(u64(round));
-const chained = (round: number, previous: Uint8Array | null): Uint8Array =>
-  sha256(concat(previous ?? new Uint8Array(), u64(round)));
+const UNCHAINED = {
+  chained: false,
+  messageFormula: "SHA-256(u64(round))",
+  message: (round: number) => sha256(u64(round)),
+};
 
-function signsOnG1(name: string, tag: string): Scheme {
-  const key = memoised(onG2);
-  return {
-    name,
-    tag,
-    signatureBytes: 48,
-    keyBytes: 96,
-    chained: false,
-    messageFormula: "SHA-256(u64(round))",
-    message: unchained,
-    isKey: (bytes) => key(bytes) !== null,
-    verify(publicKey, message, signature) {
-      const [point, signed] = [key(publicKey), onG1(signature)];
-      if (point === null || signed === null) {
-        return "malformed";
-      }
-      const hashed = G1.hashToCurve(message, { DST: utf8(tag) }) as G1Point;
-      return pairingsAgree(signed, G2.Point.BASE, hashed, point) ? "true" : "false";
-    },
-  };
-}
+const CHAINED = {
+  chained: true,
+  messageFormula: "SHA-256(previous signature ‖ u64(round))",
+  message: (round: number, previous: Uint8Array | null) => sha256(concat(previous ?? new Uint8Array(), u64(round))),
+};
 
-function signsOnG2(name: string, isChained: boolean): Scheme {
-  const key = memoised(onG1);
-  return {
-    name,
-    tag: G2_TAG,
-    signatureBytes: 96,
-    keyBytes: 48,
-    chained: isChained,
-    messageFormula: isChained ? "SHA-256(previous signature ‖ u64(round))" : "SHA-256(u64(round))",
-    message: isChained ? chained : unchained,
-    isKey: (bytes) => key(bytes) !== null,
-    verify(publicKey, message, signature) {
-      const [point, signed] = [key(publicKey), onG2(signature)];
-      if (point === null || signed === null) {
-        return "malformed";
-      }
-      const hashed = G2.hashToCurve(message, { DST: utf8(G2_TAG) }) as G2Point;
-      return pairingsAgree(G1.Point.BASE, signed, point, hashed) ? "true" : "false";
-    },
-  };
-}
-
-function signsOnBn254(name: string): Scheme {
-  const key = memoised(decodeG2);
-  return {
-    name,
-    tag: BN254_TAG,
-    signatureBytes: 64,
-    keyBytes: 128,
-    chained: false,
-    messageFormula: "Keccak-256(u64(round))",
-    message: (round) => keccak_256(u64(round)),
-    isKey: (bytes) => key(bytes) !== null,
-    verify(publicKey, message, signature) {
-      const [point, signed] = [key(publicKey), decodeG1(signature)];
-      if (point === null || signed === null) {
-        return "malformed";
-      }
-      return verifyBn254(point, hashToG1(message, utf8(BN254_TAG)), signed) ? "true" : "false";
-    },
-  };
-}
+const KECCAK = {
+  chained: false,
+  messageFormula: "Keccak-256(u64(round))",
+  message: (round: number) => keccak_256(u64(round)),
+};
 
 export const SCHEMES: ReadonlyMap<string, Scheme> = new Map(
   [
-    signsOnG1("bls-unchained-g1-rfc9380", G1_TAG),
+    scheme({ name: "bls-unchained-g1-rfc9380", tag: G1_TAG, ...UNCHAINED }, ON_G1),
     // Signatures on G1 under the tag of G2: a historical slip that must be repeated.
-    signsOnG1("bls-unchained-on-g1", G2_TAG),
-    signsOnG2("pedersen-bls-unchained", false),
-    signsOnG2("pedersen-bls-chained", true),
-    signsOnBn254("bls-bn254-unchained-on-g1"),
-  ].map((scheme) => [scheme.name, scheme]),
+    scheme({ name: "bls-unchained-on-g1", tag: G2_TAG, ...UNCHAINED }, ON_G1),
+    scheme({ name: "pedersen-bls-unchained", tag: G2_TAG, ...UNCHAINED }, ON_G2),
+    scheme({ name: "pedersen-bls-chained", tag: G2_TAG, ...CHAINED }, ON_G2),
+    scheme({ name: "bls-bn254-unchained-on-g1", tag: BN254_TAG, ...KECCAK }, ON_BN254),
+  ].map((known) => [known.name, known]),
 );

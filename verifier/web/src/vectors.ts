@@ -1,7 +1,7 @@
 /** Files of known answers, case by case: what this verifier makes of each (`tests/vectors`). */
 import { hex, parseHex, sha256, utf8 } from "./bytes.ts";
 import { builtInChains, type Chain, chainHash } from "./chains.ts";
-import { randomness, type StatedRound, verifyRound, verifyUnderKey } from "./drand.ts";
+import { randomness, type StatedRound, verifyRound, verifyRounds, verifyUnderKey } from "./drand.ts";
 import { Deck, outcomeOf } from "./draws.ts";
 import { verifySignature } from "./ed25519.ts";
 import type { Seal } from "./entries.ts";
@@ -37,7 +37,10 @@ export async function runVectors(file: Given, check: Check): Promise<readonly Re
     return protocolCases(file);
   }
   if (file.rounds !== undefined) {
-    return file.rounds.map((one: Given) => attempt(`${one.beacon_id ?? one.scheme} ${one.round}`, () => round(one)));
+    return [
+      ...file.rounds.map((one: Given) => attempt(`${one.beacon_id ?? one.scheme} ${one.round}`, () => round(one))),
+      ...builtInChains().map(({ chain }) => attempt(`${chain.name}, all at once`, () => atOnce(chain, file.rounds))),
+    ];
   }
   if (file.chains !== undefined) {
     return file.chains.map((one: Given) => attempt(one.name, () => chainInfo(one)));
@@ -221,6 +224,17 @@ function round(record: Given): Outcome {
   const random =
     record.randomness === null ? null : differs("randomness", record.randomness, hex(randomness(said.signature)));
   return holds(verdict) ?? same ?? random;
+}
+
+/** All rounds of a chain at once; and not so if two of them exchange their signatures. */
+function atOnce(chain: Chain, records: readonly Given[]): Outcome {
+  const all = records.filter((record) => record.chain_hash === hex(chain.hash)).map(stated);
+  const [first, second, ...others] = all;
+  if (first === undefined || second === undefined) {
+    return null;
+  }
+  const exchanged = [{ ...first, signature: second.signature }, { ...second, signature: first.signature }, ...others];
+  return !verifyRounds(chain, all) ? "refused" : verifyRounds(chain, exchanged) ? "accepted, though exchanged" : null;
 }
 
 function negative(record: Given): Outcome {
