@@ -22,7 +22,7 @@ from beacon.web import session_routes
 from beacon.web.standalone_file import program, standalone_file
 from tests.builder import LOG_KEY, VECTORS, match
 from tests.session_support import ALICE, service
-from tests.test_check_mutations import GOOD, mutations, named
+from tests.test_check_mutations import GOOD, entry_mutations, exit_of, mutations, named, resigned
 from tests.test_sessions import anchored
 from tests.web_support import web_of
 from verifier import keccak, standalone, standalone_tools
@@ -186,6 +186,28 @@ def test_no_change_to_a_document_leaves_it_fair(name: str) -> None:
     changes = [one for one in mutations(document) if one[0][:1] != ("evidence",)]
     for path, what, mutated in source.sample(changes, 250):
         assert judge(encode_json(mutated).decode("utf-8", "surrogatepass"))[0] != 0, named(path, what)
+
+
+@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.usefixtures("pairings")
+def test_whatever_the_log_signs_it_says_what_the_verifier_says(name: str) -> None:
+    """One changed entry in a log that is signed anew: what the verifier takes at all gets the same exit code."""
+    story, source = GOOD[name](), random.Random(name)
+    changes = [
+        (index, path, what, mutated)
+        for index in story.shown
+        for path, what, mutated in entry_mutations(json.loads(story.leaves[index]))
+        if isinstance(mutated, dict)
+    ]
+    seen = set()
+    for index, path, what, mutated in source.sample(changes, 120):
+        document = resigned(story, index, mutated).document()
+        expected = exit_of(document)
+        if expected != 3:
+            seen.add(expected)
+            code, lines = judge(encode_json(document).decode())
+            assert code == expected, (named(path, what), lines)
+    assert {0, 1} <= seen
 
 
 def test_a_tampered_file_fails(tmp_path: Path) -> None:
