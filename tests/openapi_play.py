@@ -177,7 +177,9 @@ async def rest_of_match(player, host, match):
     await player.get(f"{path}/transcript", token=None)
     await player.get(f"{path}/verify.py", token=None)
     await player.get(f"{path}/receipts/{revealed['close_index']}")
+    await player.get(f"{path}/receipts/{revealed['close_index']}/tlog-proof")
     await player.get(f"{path}/receipts/0", expect=404)
+    await player.get(f"{path}/receipts/0/tlog-proof", expect=404)
 
 
 async def views(player, match):

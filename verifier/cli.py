@@ -41,6 +41,7 @@ from verifier.cli_common import (
 )
 from verifier.cli_open import open_
 from verifier.cli_page import page
+from verifier.cli_proof import proof
 from verifier.cli_replay import replay
 from verifier.cli_statistics import statistics
 from verifier.drand import ChainInfo, Round, verify_round
@@ -70,6 +71,7 @@ def main() -> None:
 
 main.add_command(open_)
 main.add_command(page)
+main.add_command(proof)
 main.add_command(replay)
 main.add_command(statistics)
 

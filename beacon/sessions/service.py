@@ -327,10 +327,19 @@ class Sessions:
     async def receipt(self, session: bytes, index: int) -> dict[str, Any]:
         """The receipt of one of the session's entries, or of a `round` entry that it uses, by its log index."""
         context, state = self._context, await self._context.find(session)
-        entry = await context.transcripts.read(lambda db: shown_entry(db, session, index))
+        entry = await self._entry(session, index)
+        return await context.transcripts.receipt(index, entry, await context.info_of(state))
+
+    async def tlog_proof(self, session: bytes, index: int) -> str:
+        """The same as a C2SP tlog-proof."""
+        await self._context.find(session)
+        return await self._context.transcripts.tlog_proof(index, await self._entry(session, index))
+
+    async def _entry(self, session: bytes, index: int) -> bytes:
+        entry = await self._context.transcripts.read(lambda db: shown_entry(db, session, index))
         if entry is None:
             raise ApiError("not-found", f"the session has no entry {index}")
-        return await context.transcripts.receipt(index, entry, await context.info_of(state))
+        return entry
 
     async def transcript(self, session: bytes) -> bytes:
         """The document of a session."""

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from sqlite_utils import Database
 
-from beacon.log import reads
+from beacon.log import cosignatures, reads
 from beacon.log.log import Log
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.sequencer import Appended
@@ -15,6 +15,7 @@ from beacon.sessions import evidence
 from beacon.sessions.book import chain_info, session_events
 from beacon.store.reader import Reader
 from verifier.entries import Seal, parse_entry
+from verifier.tlog_proof import TlogProof
 from verifier.transcript import document_bytes, encode_transcript
 
 T = TypeVar("T")
@@ -38,6 +39,21 @@ class Transcripts:
         """The receipt of a durable entry: the entry, its proof, the newest checkpoint. info: its session's chain."""
         proof, checkpoint = await self._log.receipt_proof(index)
         return encode_transcript(self._origin, self._vkey, info, [(index, entry, proof)], checkpoint.note)
+
+    async def tlog_proof(self, index: int, entry: bytes) -> str:
+        """The receipt of a durable entry as a C2SP tlog-proof with the entry in `extra`.
+
+        Under the checkpoint that most witnesses cosigned, of those that cover it; in a log without any, the newest.
+        """
+        latest = self._log.latest()
+
+        def read(db: Database) -> str:
+            size = cosignatures.best_covering(db, index, latest.size) or latest.size
+            (hashes,) = reads.inclusion_proofs(db, [index], size)
+            note = reads.signed_note(db, size) + "".join(item.line for item in cosignatures.of(db, size))
+            return TlogProof(index, tuple(hashes), note, entry).encode()
+
+        return await self._reader.run(read)
 
     async def transcript(self, session: bytes) -> bytes | None:
         """The document of a session (32 bytes), ended or not, under the newest checkpoint; None when there is none."""

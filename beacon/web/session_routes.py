@@ -241,11 +241,30 @@ async def void(request: web.Request) -> web.Response:
 @describe("Sessions", answers={200: Answer("The receipt.", Document)}, errors=("not-found", "session-unknown"))
 async def receipt(request: web.Request) -> web.Response:
     """The receipt of an entry of the session, by its log index: again, or of what the service did by itself."""
+    return json_response(await request.app[SERVICES].sessions.receipt(session_id(request), _index(request)))
+
+
+@routes.get("/v1/sessions/{session}/receipts/{index}/tlog-proof")
+@describe(
+    "Sessions",
+    answers={
+        200: Answer("The proof.", media="text/plain", schema={"type": "string"}, headers=("Content-Disposition",))
+    },
+    errors=("not-found", "session-unknown"),
+)
+async def tlog_proof(request: web.Request) -> web.Response:
+    """The receipt as a C2SP tlog-proof with the entry in it, cosigned where there are witnesses: `verifier proof`."""
+    index = _index(request)
+    proof = await request.app[SERVICES].sessions.tlog_proof(session_id(request), index)
+    named = {hdrs.CONTENT_DISPOSITION: f'attachment; filename="{index}.tlog-proof"'}
+    return web.Response(text=proof, content_type="text/plain", charset="utf-8", headers=named)
+
+
+def _index(request: web.Request) -> int:
     try:
-        index = parse_decimal(request.match_info["index"])
+        return parse_decimal(request.match_info["index"])
     except FormatError as error:
         raise ApiError("not-found", "An entry is named by its index in the log.") from error
-    return json_response(await request.app[SERVICES].sessions.receipt(session_id(request), index))
 
 
 @routes.get("/v1/sessions/{session}/transcript")
