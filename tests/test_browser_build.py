@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -66,8 +67,12 @@ def test_the_same_sources_give_the_same_bytes(file, tmp_path) -> None:
     assert build_page(tmp_path).read_bytes() == file.read_bytes()
 
 
-def test_the_script_names_whose_code_is_in_it(file) -> None:
-    assert "noble-curves - MIT License" in file.read_text(encoding="utf-8")
+def test_the_script_names_whose_code_is_in_it_and_under_what_licence(file) -> None:
+    html = file.read_text(encoding="utf-8")
+    needed = json.loads((ROOT / "verifier" / "web" / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    for name, version in needed.items():
+        assert (f"\n{name} {version}\nCopyright (c) " in html) == (name != "esbuild")
+    assert html.count("Permission is hereby granted, free of charge") == 1
 
 
 def test_a_document_is_put_into_one_line_of_the_page(built) -> None:

@@ -1,5 +1,6 @@
 """The TypeScript verifier's code on the known answers, and its types."""
 
+import base64
 import copy
 import json
 import subprocess
@@ -22,6 +23,7 @@ FILES = {
     "drand-chains.json": 7,
     "drand-negative.json": 26,
     "drand-rounds.json": 318 + 7,
+    "drand-tlock.json": 10,
 }
 
 
@@ -87,6 +89,15 @@ def changed(name):
             file["cases"] = [case for case in file["cases"] if case["id"] == "other-round"]
             file["cases"][0]["round"] = 1000
             return file, 1
+        case "drand-tlock.json":
+            opened, form, refused = (file["tlock"][number] for number in (0, 3, 5))
+            changes = [("file_key", "00" * 16), ("plaintext_base64", "AAAA"), ("expect", "rejected"), ("round", 3)]
+            file["tlock"] = [{**opened, name: value} for name, value in changes]
+            file["tlock"] += [{**form, "round": 1}, {**refused, "expect": "decrypts"}]
+            file["other_formats"] = [
+                {"format": "age", "ciphertext_hex": base64.b64decode(form["age_file_base64"]).hex()}
+            ]
+            return file, 7
         case _:
             file["chains"] = file["chains"][:1]
             file["chains"][0]["v2"]["period"] += 1

@@ -61,10 +61,25 @@ async function bundled(entry, define) {
     platform: "browser",
     target: "es2022",
     charset: "ascii",
-    legalComments: "eof",
+    legalComments: "none",
+    metafile: true,
     define,
   });
-  return result.outputFiles[0].text;
+  return result.outputFiles[0].text + (await licences(Object.keys(result.metafile.inputs)));
+}
+
+/** A comment with the licences of the packages that these files are of, each text once. */
+async function licences(files) {
+  const folders = new Set(files.map((file) => /^node_modules\/(?:@[^/]+\/)?[^/]+/.exec(file)?.[0]).filter(Boolean));
+  const texts = new Map();
+  for (const folder of [...folders].sort()) {
+    const { name, version } = JSON.parse(await readFile(join(here, folder, "package.json"), "utf8"));
+    const whole = (await readFile(join(here, folder, "LICENSE"), "utf8")).replace(/[“”]/g, '"').replaceAll("*/", "* /");
+    const own = whole.split("\n").filter((line) => line.startsWith("Copyright"));
+    const text = whole.replaceAll(/^Copyright.*\n/gm, "").replaceAll(/\n{3,}/g, "\n\n").trim();
+    texts.set(text, [...(texts.get(text) ?? []), `${name} ${version}`, ...own]);
+  }
+  return [...texts].map(([text, whose]) => `/*!\n${whose.join("\n")}\n\n${text}\n*/\n`).join("");
 }
 
 /** A hash as a source of a Content Security Policy. */

@@ -1,8 +1,10 @@
 /** The rounds that a session rests on (PROTOCOL.md, 2.5, 2.6, 6.8). */
+import { compare, hex } from "./bytes.ts";
 import { type Case, neededRounds, roundEntry } from "./case.ts";
 import { type Chain, type ChainInfo, isSameChain } from "./chains.ts";
 import { roundName } from "./document.ts";
 import { isKnown, type StatedRound, verifyRound, verifyRounds } from "./drand.ts";
+import type { Round, Seal } from "./entries.ts";
 
 /** More false rounds than these are not looked at, and not so many where no log vouches for any. */
 const MAX_FALSE_ROUNDS = 20;
@@ -18,6 +20,8 @@ export interface Rounds {
   readonly missing: readonly number[];
   /** How many were not looked at. */
   readonly skipped: number;
+  /** Those that hold: signatures by `roundName`. */
+  readonly verified: ReadonlyMap<string, Uint8Array>;
 }
 
 /** A signature to verify, and the entry where it stands. */
@@ -33,31 +37,22 @@ export function checkDocumentChain({ chain, findings }: Case, stated: ChainInfo)
   findings.require(same, "round", "2.5", "the document's chain is not the pinned one");
 }
 
-/** The seal's `after`, the needed rounds and the timelock's, as far as they are shown and their chains were given. */
+/** The seal's `after`, then the needed rounds and the timelock's, as far as they are shown and their chains were given. */
 export function statedRounds(given: Case): readonly Stated[] {
   const { session, chain, chains } = given;
   const { entry: seal, index } = session.seal;
-  const stated: Stated[] = [];
-  if (chain !== null) {
-    stated.push({ ...seal.after, chain, index, title: `the seal's after, round ${seal.after.round}` });
-    for (const round of neededRounds(given)) {
-      const shown = roundEntry(given, round);
-      if (shown !== null) {
-        stated.push({ ...shown.entry, chain, index: shown.index, title: `round ${round}` });
-      }
-    }
-  }
-  const locked = seal.timelock && chains.get(seal.timelock.chain);
-  const shown = seal.timelock && session.rounds.get(roundName(seal.timelock.chain, seal.timelock.round));
-  if (locked && shown && !stated.some((other) => other.index === shown.index)) {
-    stated.push({
-      ...shown.entry,
-      chain: locked,
-      index: shown.index,
-      title: `round ${shown.entry.round} of the timelock`,
-    });
-  }
-  return stated;
+  const shown = [...session.rounds].flatMap(([name, { entry, index: at }]): readonly Stated[] => {
+    const trusted = chains.get(entry.chain);
+    return trusted ? [{ ...entry, chain: trusted, index: at, title: titleOf(seal, name, entry) }] : [];
+  });
+  shown.sort((one, other) => compare(one.chain.hash, other.chain.hash) || one.round - other.round);
+  const after = chain && { ...seal.after, chain, index, title: `the seal's after, round ${seal.after.round}` };
+  return after === null ? shown : [after, ...shown];
+}
+
+function titleOf({ timelock }: Seal, name: string, { round }: Round): string {
+  const locked = timelock !== null && name === roundName(timelock.chain, timelock.round);
+  return locked ? `round ${round} of the timelock` : `round ${round}`;
 }
 
 function verifyBatch(stated: readonly Stated[]): void {
@@ -78,23 +73,26 @@ export async function checkRounds(
 ): Promise<Rounds> {
   const stated = statedRounds(given);
   const missing = neededRounds(given).filter((round) => roundEntry(given, round) === null);
+  const verified = new Map<string, Uint8Array>();
   if (untied && stated.length > MAX_FALSE_ROUNDS) {
-    return { checked: 0, missing, skipped: stated.length };
+    return { checked: 0, missing, skipped: stated.length, verified };
   }
   let wrong = 0;
   for (const [i, round] of stated.entries()) {
     if (wrong === MAX_FALSE_ROUNDS) {
-      return { checked: i, missing, skipped: stated.length - i };
+      return { checked: i, missing, skipped: stated.length - i, verified };
     }
     if (i % BATCH === 0) {
       verifyBatch(stated.slice(i, i + BATCH));
     }
     const verdict = verifyRound(round.chain, round);
-    if (!verdict.holds) {
+    if (verdict.holds) {
+      verified.set(roundName(hex(round.chain.hash), round.round), round.signature);
+    } else {
       wrong += 1;
       given.findings.add("round", verdict.rule, `${round.title}: ${verdict.why}`, round.index);
     }
     await pace((i + 1) / stated.length);
   }
-  return { checked: stated.length, missing, skipped: 0 };
+  return { checked: stated.length, missing, skipped: 0, verified };
 }

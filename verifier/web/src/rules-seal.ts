@@ -1,4 +1,4 @@
-/** What a seal has to keep to (PROTOCOL.md, 2.5, 6.3, 6.4, 7.3). */
+/** What a seal has to keep to (PROTOCOL.md, 2.5, 6.3, 6.4). */
 import { type Case, DAY, dueAt, grace, SECOND } from "./case.ts";
 import { type Chain, timeOf } from "./chains.ts";
 import { MAX_INTEGER } from "./json.ts";
@@ -40,7 +40,7 @@ function checkTimes(given: Case, chain: Chain, timed: (condition: boolean, text:
 }
 
 function checkTimelock(given: Case, timed: (condition: boolean, text: string) => void): void {
-  const { session, chains, findings } = given;
+  const { session, chains } = given;
   const { entry: seal, index } = session.seal;
   const chain = seal.timelock === null ? undefined : chains.get(seal.timelock.chain);
   if (seal.timelock === null || chain === undefined) {
@@ -52,7 +52,6 @@ function checkTimelock(given: Case, timed: (condition: boolean, text: string) =>
     due >= seal.revealBy && due <= seal.revealBy + 31 * DAY,
     "the timelock's round is not within 31 days of reveal_by",
   );
-  findings.require(!chain.rules.chained, "custody", "7.3", "a chained scheme cannot carry a timelock", index);
   requireNotRetired(given, chain, seal.timelock.round, index);
 }
 

@@ -23,6 +23,16 @@ export interface Scheme {
   readonly verify: (key: Uint8Array, signed: Signed) => SignatureVerdict;
   /** Whether all of them are true, with two pairings in all. */
   readonly verifyAll: (key: Uint8Array, all: readonly Signed[]) => boolean;
+  /** null for those that cannot carry timelocks: what they will sign is not known, or tlock has no form of it (7.3). */
+  readonly timelock: TimelockGroup | null;
+}
+
+/** What a timelock is opened with (7.3). */
+export interface TimelockGroup {
+  /** e(signature, U) in the 576 bytes of `encodeGT`, or null where U is not the one encoding of a point (2.6). */
+  readonly pairing: (signature: Uint8Array, point: Uint8Array) => Uint8Array | null;
+  /** A multiple of the generator of the key's group, compressed. */
+  readonly multiple: (factor: bigint) => Uint8Array;
 }
 
 export interface Signed {
@@ -78,6 +88,7 @@ interface Groups<S, K> {
   readonly sum: (points: S[], factors: bigint[]) => S;
   /** Whether e(signature, generator) = e(hashed, key), in the order of the groups. */
   readonly agree: (signature: S, hashed: S, key: K) => boolean;
+  readonly timelock: TimelockGroup | null;
 }
 
 /** Whether e(a1, a2) = e(b1, b2). */
@@ -90,6 +101,17 @@ function pairingsAgree(a1: G1Point, a2: G2Point, b1: G1Point, b2: G2Point): bool
   return Fp12.eql(bls12_381.pairingBatch(pairs), Fp12.ONE);
 }
 
+/** Big-endian: c1 ‖ c0 of Fp12, of each c2 ‖ c1 ‖ c0 of Fp6, of each c1 ‖ c0 of Fp2. */
+function encodeGT({ c0, c1 }: ReturnType<typeof bls12_381.pairing>): Uint8Array {
+  const { Fp } = bls12_381.fields;
+  const fp2 = [c1, c0].flatMap((fp6) => [fp6.c2, fp6.c1, fp6.c0]);
+  return concat(...fp2.flatMap((pair) => [Fp.toBytes(pair.c1), Fp.toBytes(pair.c0)]));
+}
+
+function pairingOf(on1: G1Point | null, on2: G2Point | null): Uint8Array | null {
+  return on1 === null || on2 === null ? null : encodeGT(bls12_381.pairing(on1, on2));
+}
+
 const ON_G1: Groups<G1Point, G2Point> = {
   signatureBytes: 48,
   keyBytes: 96,
@@ -98,6 +120,10 @@ const ON_G1: Groups<G1Point, G2Point> = {
   hash: (message, tag) => G1.hashToCurve(message, { DST: tag }) as G1Point,
   sum: (points, factors) => pippenger(G1.Point, points, factors),
   agree: (signature, hashed, key) => pairingsAgree(signature, G2.Point.BASE, hashed, key),
+  timelock: {
+    pairing: (signature, point) => pairingOf(onG1(signature), onG2(point)),
+    multiple: (factor) => G2.Point.BASE.multiply(factor).toBytes(true),
+  },
 };
 
 const ON_G2: Groups<G2Point, G1Point> = {
@@ -108,6 +134,10 @@ const ON_G2: Groups<G2Point, G1Point> = {
   hash: (message, tag) => G2.hashToCurve(message, { DST: tag }) as G2Point,
   sum: (points, factors) => pippenger(G2.Point, points, factors),
   agree: (signature, hashed, key) => pairingsAgree(G1.Point.BASE, signature, key, hashed),
+  timelock: {
+    pairing: (signature, point) => pairingOf(onG1(point), onG2(signature)),
+    multiple: (factor) => G1.Point.BASE.multiply(factor).toBytes(true),
+  },
 };
 
 const ON_BN254: Groups<BnPoint, BnTwistPoint> = {
@@ -118,6 +148,7 @@ const ON_BN254: Groups<BnPoint, BnTwistPoint> = {
   hash: hashToG1,
   sum: sumOnG1,
   agree: (signature, hashed, key) => verifyBn254(key, hashed, signature),
+  timelock: null,
 };
 
 type Words = Pick<Scheme, "name" | "tag" | "chained" | "messageFormula" | "message">;
@@ -130,6 +161,7 @@ function scheme<S, K>(words: Words, groups: Groups<S, K>): Scheme {
     ...words,
     signatureBytes,
     keyBytes,
+    timelock: words.chained ? null : groups.timelock,
     isKey: (bytes) => keyOf(bytes) !== null,
     verify(publicKey, { message, signature }) {
       const [key, point] = [keyOf(publicKey), decodeSignature(signature)];

@@ -1,5 +1,6 @@
 /** Files of known answers, case by case: what this verifier makes of each (`tests/vectors`). */
-import { hex, parseHex, sha256, utf8 } from "./bytes.ts";
+import { parseAge } from "./age.ts";
+import { base64, hex, parseBase64, parseHex, sha256, utf8 } from "./bytes.ts";
 import { builtInChains, type Chain, chainHash } from "./chains.ts";
 import { randomness, type StatedRound, verifyRound, verifyRounds, verifyUnderKey } from "./drand.ts";
 import { Deck, outcomeOf } from "./draws.ts";
@@ -11,6 +12,7 @@ import { parseEntry } from "./read-entry.ts";
 import type { Recipe } from "./recipes.ts";
 import { SCHEMES } from "./schemes.ts";
 import { bindingOf, contributionMessage, opens, sessionDigest, Stream, uniform } from "./seeds.ts";
+import { openTimelock, parseTimelock } from "./timelock.ts";
 import type { CheckOptions, Unusable, Verdict } from "./types.ts";
 import { TLOG_SECTIONS } from "./vectors-tlog.ts";
 
@@ -44,6 +46,9 @@ export async function runVectors(file: Given, check: Check): Promise<readonly Re
   }
   if (file.chains !== undefined) {
     return file.chains.map((one: Given) => attempt(one.name, () => chainInfo(one)));
+  }
+  if (file.tlock !== undefined) {
+    return tlockCases(file);
   }
   if (file.vkey_parse !== undefined) {
     return tlogCases(file);
@@ -260,6 +265,35 @@ function chainInfo({ v2 }: Given): Outcome {
     differs("key", v2.public_key, hex(built.publicKey)) ??
     differs("scheme", v2.scheme, built.scheme) ??
     (built.rules.isKey(built.publicKey) ? null : "its key is no point")
+  );
+}
+
+function tlockCases({ tlock, other_formats: others }: Given): readonly Result[] {
+  return [
+    ...tlock.map((one: Given, i: number) => attempt(`tlock ${i + 1} (round ${one.round})`, () => timelocked(one))),
+    ...others.map((one: Given) =>
+      attempt(one.format, () => (accepted(() => parseAge(parseHex(one.ciphertext_hex))) === null ? null : "accepted")),
+    ),
+  ];
+}
+
+function timelocked(given: Given): Outcome {
+  const chain = chainOf(given.chain_hash);
+  const ciphertext = accepted(() => parseTimelock(parseBase64(given.age_file_base64), chain));
+  const mayOpen = given.expect === "decrypts";
+  if (ciphertext === null || given.signature === null) {
+    const said = ciphertext === null ? "rejected" : "signature not known here";
+    return differs("expect", given.expect, said) ?? differs("round", String(given.round), String(ciphertext?.round));
+  }
+  const signature = parseHex(given.signature);
+  const opened = openTimelock(ciphertext, signature);
+  const found = opened.opens ? { key: hex(opened.fileKey), text: base64(opened.plaintext) } : null;
+  return (
+    differs("scheme", given.scheme, chain.scheme) ??
+    holds(verifyRound(chain, { round: given.round, signature, previous: null })) ??
+    differs("opens", mayOpen, opened.opens) ??
+    (found === null ? null : differs("plaintext", given.plaintext_base64, found.text)) ??
+    (found === null || given.file_key === null ? null : differs("file_key", given.file_key, found.key))
   );
 }
 
