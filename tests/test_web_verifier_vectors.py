@@ -22,6 +22,7 @@ FILES = {
     "drand-chains.json": 7,
     "drand-negative.json": 26,
     "drand-rounds.json": 318 + 7,
+    "drand-tlock.json": 10,
 }
 
 
@@ -83,6 +84,11 @@ def changed(name):
             file["rounds"] = file["rounds"][:1]
             file["rounds"][0]["round"] += 1
             return file, 1
+        case "drand-tlock.json":
+            file["tlock"][0]["plaintext_base64"] = "eA=="
+            file["tlock"][5]["plaintext_base64"] = "eA=="
+            file["tlock"] = [file["tlock"][0], file["tlock"][5]]
+            return file, 2
         case "drand-negative.json":
             file["cases"] = [case for case in file["cases"] if case["id"] == "other-round"]
             file["cases"][0]["round"] = 1000

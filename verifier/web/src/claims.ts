@@ -1,7 +1,8 @@
 /** The claims of a session: state and sentence (PROTOCOL.md, section 8). */
-import type { Claim, ClaimName, Finding, State } from "./types.ts";
+import type { Claim, ClaimName, Finding } from "./types.ts";
 import { equal, sha256 } from "./bytes.ts";
 import { type Anchor, anchors, type Case, dueAt, neededRounds, voidAnchor } from "./case.ts";
+import { custody, type Said } from "./custody.ts";
 import { type Document, isConsecutive } from "./document.ts";
 import { earlyWitnesses, isQuorum, quorumOver, type Sighting, usableSightings } from "./evidence.ts";
 import type { Findings } from "./findings.ts";
@@ -9,11 +10,8 @@ import type { VerifierKey } from "./note.ts";
 import type { Recomputed } from "./outcomes.ts";
 import { describeQuorum, type Policy } from "./policy.ts";
 import type { Rounds } from "./rounds.ts";
-import { voidOf } from "./session.ts";
 
 const MAX_NAMES = 5;
-
-type Said = readonly [State, string];
 
 /** The findings' own claim, or what `otherwise` says where there are none. */
 function claimOf(claim: ClaimName, findings: Findings, otherwise: () => Said): Claim {
@@ -88,7 +86,7 @@ export function sessionClaims(found: Found): readonly Claim[] {
     claimOf("complete", findings, () => complete(found)),
     claimOf("sole", findings, () => sole(found)),
     claimOf("contributions", findings, () => contributions(found)),
-    claimOf("custody", findings, () => custody(found)),
+    custodyClaim(found),
     claimOf("attachments", findings, () => attachments(found)),
     claimOf("witnessed", findings, () => witnessed(found)),
   ];
@@ -119,6 +117,12 @@ function round(given: Case, { missing, skipped }: Rounds): Said {
     return ["UNKNOWN", "no round is due yet"];
   }
   return ["PROVEN", `${plural(needed, "round")} of ${chain.name} under the pinned key`];
+}
+
+/** The timelock is opened for its sentence, and may fail then. */
+function custodyClaim({ given, rounds }: Found): Claim {
+  const said = custody(given, rounds);
+  return claimOf("custody", given.findings, () => said);
 }
 
 function unpredictable({ given, policy, seen, log }: Found): Said {
@@ -205,42 +209,6 @@ function contributions({ given }: Found): Said {
   }
   const parts = [relayed && `the host ${seal.host} relayed ${relayed}`, signed && `${signed} signed`];
   return [relayed === "" ? "PROVEN" : "TRUSTED", parts.filter((part) => part !== "").join("; ")];
-}
-
-function custody({ given }: Found): Said {
-  const { entry: seal } = given.session.seal;
-  const holder = seal.custody === "beacon" ? "the operator" : `the host ${seal.host}`;
-  if (seal.timelock !== null) {
-    return ["UNKNOWN", `sealed by timelock to round ${seal.timelock.round}; this verifier does not open timelocks yet`];
-  }
-  const end = voidOf(given.session);
-  if (end !== null) {
-    return ["TRUSTED", `void (${end.entry.reason}): ${voidText(given, end.entry.reason, holder)}`];
-  }
-  return seal.profile === "live"
-    ? ["TRUSTED", `${holder} could refuse a draw, but know none before its round`]
-    : ["TRUSTED", `${holder} held the seed: it could know every draw from the round on, and refuse to reveal`];
-}
-
-function voidText({ session }: Case, reason: string, holder: string): string {
-  const { entry: seal } = session.seal;
-  switch (reason) {
-    case "host": {
-      const until = seal.profile === "live" ? "the first call" : "the round";
-      return `the host ${seal.host} gave the session up by its own decision, before ${until}`;
-    }
-    case "below-minimum":
-      return (
-        `${session.contributions.length} of at least ${seal.minContributions} contributions came; ` +
-        `the operator and the host ${seal.host} are trusted that they kept none back`
-      );
-    case "missed-close":
-      return "the operator is trusted that it could not close the contributions before the round";
-    case "no-round":
-      return "the operator is trusted that it could not have the round at the time";
-    default:
-      return `${holder} held the seed and did not reveal it, though what it needed had come`;
-  }
 }
 
 /** Files that were given and are not those of the seal (3.6). */

@@ -17,6 +17,8 @@ export type Code =
   | "chain-info"
   | "scheme"
   | "point"
+  | "age"
+  | "timelock"
   | "vectors"
   | "record"
   | "option"

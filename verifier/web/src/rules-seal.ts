@@ -40,7 +40,7 @@ function checkTimes(given: Case, chain: Chain, timed: (condition: boolean, text:
 }
 
 function checkTimelock(given: Case, timed: (condition: boolean, text: string) => void): void {
-  const { session, chains, findings } = given;
+  const { session, chains } = given;
   const { entry: seal, index } = session.seal;
   const chain = seal.timelock === null ? undefined : chains.get(seal.timelock.chain);
   if (seal.timelock === null || chain === undefined) {
@@ -52,7 +52,6 @@ function checkTimelock(given: Case, timed: (condition: boolean, text: string) =>
     due >= seal.revealBy && due <= seal.revealBy + 31 * DAY,
     "the timelock's round is not within 31 days of reveal_by",
   );
-  findings.require(!chain.rules.chained, "custody", "7.3", "a chained scheme cannot carry a timelock", index);
   requireNotRetired(given, chain, seal.timelock.round, index);
 }
 

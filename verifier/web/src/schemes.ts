@@ -21,8 +21,19 @@ export interface Scheme {
   readonly message: (round: number, previous: Uint8Array | null) => Uint8Array;
   readonly isKey: (key: Uint8Array) => boolean;
   readonly verify: (key: Uint8Array, signed: Signed) => SignatureVerdict;
+  /** What timelocks are made of; null for schemes that cannot carry any. */
+  readonly identityBased: IdentityBased | null;
   /** Whether all of them are true, with two pairings in all. */
   readonly verifyAll: (key: Uint8Array, all: readonly Signed[]) => boolean;
+}
+
+/** Encryption to a round: its signature is the private key of its message (7.3). */
+export interface IdentityBased {
+  /** e(signature, point) as bytes, of a point in the keys' group; null if one of the two is no point. */
+  readonly shared: (signature: Uint8Array, point: Uint8Array) => Uint8Array | null;
+  /** The generator of the keys' group times the factor, compressed. */
+  readonly multiple: (factor: bigint) => Uint8Array;
+  readonly order: bigint;
 }
 
 export interface Signed {
@@ -80,6 +91,14 @@ interface Groups<S, K> {
   readonly agree: (signature: S, hashed: S, key: K) => boolean;
 }
 
+/** The bytes of a pairing as drand's tools hash them: the highest coefficient first, in every tower. */
+function pairingBytes(a1: G1Point, a2: G2Point): Uint8Array {
+  const { c0, c1 } = bls12_381.pairing(a1, a2);
+  const { Fp } = bls12_381.fields;
+  const sixes = [c1, c0].flatMap((six) => [six.c2, six.c1, six.c0]);
+  return concat(...sixes.flatMap((two) => [Fp.toBytes(two.c1), Fp.toBytes(two.c0)]));
+}
+
 /** Whether e(a1, a2) = e(b1, b2). */
 function pairingsAgree(a1: G1Point, a2: G2Point, b1: G1Point, b2: G2Point): boolean {
   const { Fp12 } = bls12_381.fields;
@@ -120,7 +139,25 @@ const ON_BN254: Groups<BnPoint, BnTwistPoint> = {
   agree: (signature, hashed, key) => verifyBn254(key, hashed, signature),
 };
 
-type Words = Pick<Scheme, "name" | "tag" | "chained" | "messageFormula" | "message">;
+const TO_G1: IdentityBased = {
+  shared(signature, point) {
+    const [signed, u] = [onG1(signature), onG2(point)];
+    return signed === null || u === null ? null : pairingBytes(signed, u);
+  },
+  multiple: (factor) => G2.Point.BASE.multiply(factor).toBytes(true),
+  order: G1.Point.Fn.ORDER,
+};
+
+const TO_G2: IdentityBased = {
+  shared(signature, point) {
+    const [signed, u] = [onG2(signature), onG1(point)];
+    return signed === null || u === null ? null : pairingBytes(u, signed);
+  },
+  multiple: (factor) => G1.Point.BASE.multiply(factor).toBytes(true),
+  order: G1.Point.Fn.ORDER,
+};
+
+type Words = Pick<Scheme, "name" | "tag" | "chained" | "messageFormula" | "message" | "identityBased">;
 
 function scheme<S, K>(words: Words, groups: Groups<S, K>): Scheme {
   const { signatureBytes, keyBytes, decodeSignature, hash, sum, agree } = groups;
@@ -188,11 +225,11 @@ const KECCAK = {
 
 export const SCHEMES: ReadonlyMap<string, Scheme> = new Map(
   [
-    scheme({ name: "bls-unchained-g1-rfc9380", tag: G1_TAG, ...UNCHAINED }, ON_G1),
+    scheme({ name: "bls-unchained-g1-rfc9380", tag: G1_TAG, identityBased: TO_G1, ...UNCHAINED }, ON_G1),
     // Signatures on G1 under the tag of G2: a historical slip that must be repeated.
-    scheme({ name: "bls-unchained-on-g1", tag: G2_TAG, ...UNCHAINED }, ON_G1),
-    scheme({ name: "pedersen-bls-unchained", tag: G2_TAG, ...UNCHAINED }, ON_G2),
-    scheme({ name: "pedersen-bls-chained", tag: G2_TAG, ...CHAINED }, ON_G2),
-    scheme({ name: "bls-bn254-unchained-on-g1", tag: BN254_TAG, ...KECCAK }, ON_BN254),
+    scheme({ name: "bls-unchained-on-g1", tag: G2_TAG, identityBased: TO_G1, ...UNCHAINED }, ON_G1),
+    scheme({ name: "pedersen-bls-unchained", tag: G2_TAG, identityBased: TO_G2, ...UNCHAINED }, ON_G2),
+    scheme({ name: "pedersen-bls-chained", tag: G2_TAG, identityBased: null, ...CHAINED }, ON_G2),
+    scheme({ name: "bls-bn254-unchained-on-g1", tag: BN254_TAG, identityBased: null, ...KECCAK }, ON_BN254),
   ].map((known) => [known.name, known]),
 );

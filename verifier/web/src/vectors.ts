@@ -1,5 +1,6 @@
 /** Files of known answers, case by case: what this verifier makes of each (`tests/vectors`). */
-import { hex, parseHex, sha256, utf8 } from "./bytes.ts";
+import { parseAge } from "./age.ts";
+import { base64, hex, parseBase64, parseHex, sha256, utf8 } from "./bytes.ts";
 import { builtInChains, type Chain, chainHash } from "./chains.ts";
 import { randomness, type StatedRound, verifyRound, verifyRounds, verifyUnderKey } from "./drand.ts";
 import { Deck, outcomeOf } from "./draws.ts";
@@ -11,6 +12,7 @@ import { parseEntry } from "./read-entry.ts";
 import type { Recipe } from "./recipes.ts";
 import { SCHEMES } from "./schemes.ts";
 import { bindingOf, contributionMessage, opens, sessionDigest, Stream, uniform } from "./seeds.ts";
+import { openTimelock, parseCiphertext } from "./timelock.ts";
 import type { CheckOptions, Unusable, Verdict } from "./types.ts";
 import { TLOG_SECTIONS } from "./vectors-tlog.ts";
 
@@ -40,6 +42,14 @@ export async function runVectors(file: Given, check: Check): Promise<readonly Re
     return [
       ...file.rounds.map((one: Given) => attempt(`${one.beacon_id ?? one.scheme} ${one.round}`, () => round(one))),
       ...builtInChains().map(({ chain }) => attempt(`${chain.name}, all at once`, () => atOnce(chain, file.rounds))),
+    ];
+  }
+  if (file.tlock !== undefined) {
+    return [
+      ...file.tlock.map((one: Given, i: number) =>
+        attempt(`timelock ${i + 1}, round ${one.round}`, () => timelock(one)),
+      ),
+      ...file.other_formats.map((one: Given) => attempt(one.format, () => otherFormat(one))),
     ];
   }
   if (file.chains !== undefined) {
@@ -235,6 +245,19 @@ function atOnce(chain: Chain, records: readonly Given[]): Outcome {
   }
   const exchanged = [{ ...first, signature: second.signature }, { ...second, signature: first.signature }, ...others];
   return !verifyRounds(chain, all) ? "refused" : verifyRounds(chain, exchanged) ? "accepted, though exchanged" : null;
+}
+
+function timelock(given: Given): Outcome {
+  const parsed = accepted(() => parseCiphertext(parseBase64(given.age_file_base64), chainOf(given.chain_hash)));
+  if (parsed === null || given.signature === null) {
+    return differs("round", given.round, parsed === null ? null : Number(parsed.round));
+  }
+  const opened = openTimelock(parsed, parseHex(given.signature));
+  return differs("plaintext", given.plaintext_base64 ?? null, opened && base64(opened));
+}
+
+function otherFormat({ ciphertext_hex: bytes }: Given): Outcome {
+  return accepted(() => parseAge(parseHex(bytes))) === null ? null : "taken for an age file";
 }
 
 function negative(record: Given): Outcome {
