@@ -245,7 +245,7 @@ def test_damaged_bytes(name):
 
 
 def test_random_sessions():
-    cases = {name: data(document) for name, document in random_sessions.documents(0, 700)}
+    cases = {name: data(document) for name, document in random_sessions.documents(0, 500)}
     assert disagreements(cases) == {}
 
 
