@@ -230,7 +230,9 @@ def _wallop(chance: random.Random) -> Built:
 
 def _raffair(chance: random.Random) -> Built:
     seed, randomness, tickets = chance.randbytes(32), chance.randbytes(32), list(range(1, 51))
-    winners = [tickets[raffair.index(raffair.mixed(seed, randomness, i, tickets), 50)] for i in range(15)]
+    winners = [
+        tickets[raffair.index(raffair.mixed(seed, randomness, i, raffair.list_hash(tickets)), 50)] for i in range(15)
+    ]
     record = {"seed": seed.hex(), "commitment": sha256(seed), "drand_randomness": randomness.hex(), "tickets": tickets}
     return record | {"ticket_list_hash": raffair.list_hash(tickets).hex(), "winners": winners}, {}, set()
 

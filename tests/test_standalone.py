@@ -25,7 +25,7 @@ from tests.session_support import ALICE, service
 from tests.test_check_mutations import GOOD, entry_mutations, exit_of, mutations, named, resigned
 from tests.test_sessions import anchored
 from tests.web_support import web_of
-from verifier import keccak, standalone, standalone_tools
+from verifier import keccak, standalone, standalone_session, standalone_tools
 from verifier.encoding import encode_json
 from verifier.fetch import pinned_chains
 
@@ -89,7 +89,7 @@ def pairings(monkeypatch: pytest.MonkeyPatch) -> None:
             known[asked] = signed_round(info, entry)
         return known[asked]
 
-    monkeypatch.setattr(standalone, "signed_round", cached)
+    monkeypatch.setattr(standalone_session, "signed_round", cached)
 
 
 PAIRINGS: dict[str, bool | None] = {}

@@ -231,6 +231,12 @@ def test_a_bustabit_chain_is_hashed_as_bytes_unless_told() -> None:
     assert not replay("bustabit", example("bustabit"), hashing="text").ok
 
 
+def test_the_largest_bust_can_be_stated() -> None:
+    games = [{"hash": "00" * 32, "bust": "4458563631096791.04"}]
+    assert replay("bustabit", {"salt": "s", "games": games}).message.startswith("Differs: bust of game 1")
+    assert "decimal string" in refused("bustabit", {"salt": "s", "games": [games[0] | {"bust": "1.5"}]})
+
+
 def test_rfc3797_sorts_its_sources_and_compares_the_key() -> None:
     record = example("rfc3797")
     assert replay("rfc3797", record | {"sources": [[9319], [8, 2, 5, 12, 10]]}).ok

@@ -1,5 +1,6 @@
 """Two verifiers come to the same states (PROTOCOL.md, section 8): the Python and the TypeScript on the same documents."""
 
+import base64
 import json
 import random
 from dataclasses import replace
@@ -7,7 +8,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from tests import builder, random_sessions, test_check_rules, web_verifier
+from tests import builder, random_sessions, test_check_rules, test_custody, web_verifier
 from tests.builder import VECTORS, Story, at, data, live, match, raffle
 from tests.test_check_hostile import long_session, not_included, unsigned
 from tests.test_check_mutations import entry_mutations, mutations, named, resigned
@@ -244,7 +245,7 @@ def test_damaged_bytes(name):
 
 
 def test_random_sessions():
-    cases = {name: data(document) for name, document in random_sessions.documents(0, 700)}
+    cases = {name: data(document) for name, document in random_sessions.documents(0, 500)}
     assert disagreements(cases) == {}
 
 
@@ -291,6 +292,64 @@ def test_rounds_made_up_to_cost_time(calls):
     claim = next(claim for claim in verdict["claims"] if claim["claim"] == "round")
     assert len(claim["findings"]) == min(calls, MAX_FALSE_ROUNDS)
     assert claim["text"].endswith(f", and {calls - MAX_FALSE_ROUNDS} more not checked") == (calls > MAX_FALSE_ROUNDS)
+
+
+# --- timelocks -----------------------------------------------------------------------------------------------------------
+
+LOCKS = test_custody.LOCKS.chain
+
+
+def locked(custody, **lock):
+    sealed = builder.sealed(lock.pop("seed", test_custody.SEED), test_custody.NUMBER, LOCKS) | lock
+    return match(custody=custody, timelock=sealed)
+
+
+def timelocked():
+    opening, seed = test_custody.opening, test_custody.SEED
+    for name, secret in {
+        "opens": seed,
+        "another": bytes(32),
+        "none": b"",
+        "short": seed[:31],
+        "long": seed + b"x",
+    }.items():
+        yield f"not yet: {name}", locked("host", seed=secret)
+        yield f"shown: {name}", opening(locked("beacon", seed=secret)).reveal(640)
+        yield f"a false round: {name}", opening(locked("beacon", seed=secret), signed=1)
+        yield f"never revealed: {name}", opening(locked("host", seed=secret)).void("missed-reveal", 1000)
+        yield f"never shown: {name}", locked("host", seed=secret).void("missed-reveal", 1000)
+        yield (
+            f"void before: {name}",
+            opening(Story().seal(timelock=builder.sealed(secret, test_custody.NUMBER, LOCKS)).void("host", 7)),
+        )
+        yield f"live: {name}", opening(live(timelock=builder.sealed(secret, test_custody.NUMBER, LOCKS)))
+    yield (
+        "live, its last link",
+        opening(live(timelock=builder.sealed(Story(links=8).links[8], test_custody.NUMBER, LOCKS))),
+    )
+    good = builder.sealed(seed, test_custody.NUMBER, LOCKS)["ciphertext"]
+    others = ["", "YWdl", "not base64", builder.sealed(seed, test_custody.NUMBER)["ciphertext"], good[:-4]]
+    others.append(builder.sealed(seed, test_custody.NUMBER + 1, LOCKS)["ciphertext"])
+    data_of, chance = base64.b64decode(good), random.Random(5)
+    for _ in range(60):
+        flipped = bytearray(data_of)
+        flipped[chance.randrange(len(flipped))] ^= 1 << chance.randrange(8)
+        others.append(encoded(bytes(flipped)))
+    for number, other in enumerate(others):
+        yield f"ciphertext {number}", opening(locked("beacon", ciphertext=other))
+        yield f"ciphertext {number}, not yet", locked("beacon", ciphertext=other)
+    for name in ("default", "evmnet"):
+        chain = pinned_chains()[name]
+        yield f"on {name}", locked("beacon", chain=chain.hash.hex(), round=chain.first_at(at(620)))
+
+
+@pytest.mark.parametrize("given_too", [True, False])
+def test_timelocks(given_too):
+    cases = {name: data(story.document()) for name, story in timelocked()}
+    info = json.dumps(LOCKS.as_dict())
+    options = web_verifier.OPTIONS | {"chains": [*web_verifier.OPTIONS["chains"], *[info] * given_too]}
+    chains = web_verifier.CHAINS | ({LOCKS.hash: LOCKS} if given_too else {})
+    assert disagreements(cases, options, replace(web_verifier.TRUST, chains=chains)) == {}
 
 
 # --- spelling ------------------------------------------------------------------------------------------------------------

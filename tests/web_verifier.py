@@ -132,10 +132,12 @@ def broken(claim: Mapping[str, Any]) -> set[str]:
     return {finding["rule"] for finding in claim["findings"]}
 
 
-def disagreements(cases: Mapping[str, bytes]) -> dict[str, list[str]]:
+def disagreements(
+    cases: Mapping[str, bytes], options: Mapping[str, Any] = OPTIONS, trust: Trust = TRUST
+) -> dict[str, list[str]]:
     """The documents, by their names, on which the two verifiers do not agree, and about what."""
-    bulk = checked(cases.values())
-    ours = [python(document) for document in cases.values()]
+    bulk = checked(cases.values(), options)
+    ours = [python(document, trust) for document in cases.values()]
     theirs = bulk.answers()
     assert len(theirs) == len(cases) > 0
     found = {name: list(differences(*both)) for name, *both in zip(cases, ours, theirs, strict=True)}

@@ -18,454 +18,153 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from typing import Any
 
-from verifier.standalone_tools import (
-    LARGEST,
-    SCHEMES,
-    Key,
-    Note,
-    Stream,
-    Unusable,
-    chain_hash,
-    contribution_list,
-    draw,
-    ed25519,
-    included,
-    leaf_hash,
-    lp,
-    parse_entry,
-    parse_json,
-    sha256,
-    signed_round,
-    u32,
-    unbase64,
-    unhex,
-)
+from verifier.standalone_session import CLAIMS, Session
+from verifier.standalone_tools import Key, chain_hash, parse_json
 
 FAIR, FAILED, UNDECIDED, UNUSABLE = 0, 1, 2, 3
-CLAIMS = ("log", "round", "unpredictable", "seed", "outcomes", "complete", "sole", "contributions", "custody")
 NEEDED = ("log", "round", "seed", "outcomes", "complete")
 DAY = 86_400_000
 
 
-class Session:
-    """The document's session, and what is found against it: `findings` and `unknown` by claim."""
+# --- order and time (section 6); what needs the chain's clock is left out without the chain ----------------------
 
-    def __init__(self, document: str, chains: dict[str, Any]) -> None:
-        self.document = parse_json(document)
-        names = {"format", "origin", "log_key", "chain", "events", "checkpoint", "evidence"}
-        if set(self.document) != names or self.document["format"] != "fair-beacon/transcript/v1":
-            raise Unusable("not a document of the format fair-beacon/transcript/v1")
-        if any(set(event) != {"index", "entry", "proof"} for event in self.document["events"]):
-            raise Unusable("an event with other fields than index, entry and proof")
-        self.events = [
-            (event["index"], event["entry"], parse_entry(event["entry"])) for event in self.document["events"]
-        ]
-        indices = [index for index, _, _ in self.events]
-        if indices != sorted(set(indices)) or not all(type(index) is int and index >= 0 for index in indices):
-            raise Unusable("the events' indices do not increase")
-        seals = [event for event in self.events if event[2]["type"] == "seal"]
-        if not seals:
-            raise Unusable("there is no seal: a receipt of one entry is no session")
-        self.index, text, self.seal = seals[0]
-        self.leaf = leaf_hash(text)
-        self.live = self.seal["profile"] == "live"
-        self.chain = chains.get(self.seal["chain"])
-        self.findings: dict[str, list[str]] = {claim: [] for claim in CLAIMS}
-        self.unknown: dict[str, str] = {}
-        if self.document["chain"].get("scheme") in SCHEMES:
-            unhex(self.document["chain"]["public_key"], 144 - SCHEMES[self.document["chain"]["scheme"]][0])
-        mine = [entry for _, _, entry in self.events if entry.get("session") == self.leaf.hex()]
-        self.needed = {self.seal["round"]} if not self.live else {one["round"] for one in mine if one["type"] == "call"}
-        self.check_leaves(indices[-1] - indices[0] == len(indices) - 1)
-        self.contributions: list[Any] = []
-        self.calls: list[Any] = []
-        self.draws: list[Any] = []
-        self.rounds: dict[Any, Any] = {}
-        self.close: Any = None
-        self.end: Any = None
-        for index, entry_text, entry in self.events:
-            self.take(index, entry_text == text and index != self.index, entry)
-        listed = contribution_list([entry for _, entry in self.contributions])
-        self.digest = sha256(lp(b"fair-beacon/v1/session") + self.leaf + listed)
 
-    def fail(self, claim: str, rule: str, text: str) -> None:
-        self.findings[claim].append(f"{text} ({rule})")
+def time(session: Session, number: int) -> int:
+    """When a round falls due, ms (2.4)."""
+    assert session.chain is not None
+    return int(1000 * (session.chain["genesis_time"] + (number - 1) * session.chain["period"]))
 
-    def check_leaves(self, consecutive: bool) -> None:
-        """Foreign leaves stand only among consecutive ones, which begin with the seal (7.2)."""
-        used = {(self.seal["chain"], number) for number in self.needed}
-        if "timelock" in self.seal:
-            used.add((self.seal["timelock"]["chain"], self.seal["timelock"]["round"]))
-        foreign = [
-            index
-            for index, text, entry in self.events
-            if leaf_hash(text) != self.leaf
-            and entry.get("session") != self.leaf.hex()
-            and (entry["type"] != "round" or (entry["chain"], entry["round"]) not in used)
-        ]
-        if self.events[0][0] != self.index if consecutive else foreign:
-            raise Unusable("leaves of others, or before the seal, among those of the session")
 
-    def take(self, index: int, again: bool, entry: dict[str, Any]) -> None:
-        """Sort one entry in; the first of each is the valid one (6.1)."""
-        kind = entry["type"]
-        if again:
-            self.fail("sole", "6.1", "the same seal once more")
-        if kind == "round" and entry["chain"] == self.seal["chain"] and entry["round"] in self.needed:
-            if entry["round"] in self.rounds:
-                self.fail("sole", "6.8", f"a second entry of round {entry['round']}")
-                self.fail("round", "6.8", f"a second entry of round {entry['round']}")
-            self.rounds.setdefault(entry["round"], (index, entry))
-        if entry.get("session") != self.leaf.hex():
-            return
-        if (kind == "call" or (kind == "draw" and "draw" in entry)) != (kind in {"call", "draw"} and self.live):
-            raise Unusable(f"a {kind} that the profile {self.seal['profile']} does not have")
-        if index < self.index:
-            self.fail("log", "6.1", f"a {kind} stands before its seal")
-        if self.end is not None:
-            self.fail("sole", "6.1", f"a {kind} after the session's end")
-            self.fail("complete", "6.1", f"a {kind} after the session's end")
-        elif kind in {"reveal", "void"}:
-            self.end = (index, entry)
-        elif kind == "close":
-            self.fail("sole", "6.1", "a second close") if self.close else setattr(self, "close", (index, entry))
-        else:
-            self.take_one(index, entry, kind)
+def check_times(session: Session) -> None:
+    seal, close = session.seal, session.close
+    if seal["close_at"] is not None and seal["time"] >= seal["close_at"]:
+        session.fail("unpredictable", "6.3", "sealed at or after its own close_at")
+    if not session.live and seal["round"] < seal["after"]["round"] + 2:
+        session.fail("unpredictable", "6.3", "the round is not two rounds after the newest one known at the seal")
+    if seal["reveal_by"] > seal["time"] + 400 * DAY:
+        session.fail("unpredictable", "6.3", "reveal_by comes more than 400 days after the seal")
+    if (
+        not session.live
+        and seal["plan"] is None
+        and any(entry["time"] >= seal["reveal_by"] for _, entry in session.draws)
+    ):
+        session.fail("unpredictable", "6.3", "drawn at or after reveal_by")
+    if close and seal["close_at"] is not None:
+        contributed = {entry["participant"] for _, entry in session.contributions}
+        everyone = not seal["open"] and {participant["id"] for participant in seal["participants"]} <= contributed
+        if close[1]["time"] <= seal["close_at"] and not everyone:
+            session.fail("unpredictable", "6.5", "closed early, though not every listed participant had contributed")
+        if close[1]["contributions"] < seal["min_contributions"]:
+            session.fail("unpredictable", "6.5", "closed with fewer contributions than the minimum")
+        if any(index < close[0] for index, _ in session.calls):
+            session.fail("unpredictable", "6.5", "closed after the first call")
+    check_live_order(session)
+    check_anchors(session)
+    if session.chain is not None:
+        check_clock(session, 1000 * session.chain["period"])
 
-    def take_one(self, index: int, entry: dict[str, Any], kind: str) -> None:
-        def names(of: dict[str, Any]) -> set[Any]:
-            if kind == "contribution":
-                return {of["participant"]}
-            if self.live:
-                return {of["draw"]}
-            return {(of["recipe"], of["n"] + i) for i in range(len(of["outcomes"]))}
 
-        taken = {"contribution": self.contributions, "call": self.calls, "draw": self.draws}[kind]
-        if any(names(entry) & names(other) for _, other in taken):
-            self.fail("sole", "6.1", f"a second {kind} of {min(map(str, names(entry)))}")
-        elif kind == "contribution" and self.close:
-            self.fail("unpredictable", "6.5", "a contribution after the close")
-        else:
-            taken.append((index, entry))
-
-    # --- log and round ---------------------------------------------------------------------------------------------
-
-    def check_log(self, key: Key | None) -> None:
-        note, own = Note(self.document["checkpoint"]), Key(self.document["log_key"])
-        origin = self.document["origin"]
-        if {note.origin, own.name, self.seal["log"]} != {origin}:
-            self.fail("log", "7.2", "document, checkpoint, key and seal do not name one log")
-        for (index, text, _), event in zip(self.events, self.document["events"]):  # noqa: B905 - one list of the other
-            proof = [unbase64(node) for node in event["proof"]]
-            if not included(leaf_hash(text), index, note.size, proof, note.root):
-                self.fail("log", "2.3", f"entry {index} is not in the tree of the checkpoint")
-        if key is not None and key.text != own.text:
-            self.fail("log", "7.4", "the document names another log key than the one given")
-        if not note.signed_by(key or own):
-            self.fail("log", "7.2", "the checkpoint is not signed by the log's key")
-        if any(later[2]["time"] < earlier[2]["time"] for earlier, later in self.pairs()):
-            self.fail("log", "6.2", "an entry is earlier than the one before it")
-        if key is None:
-            self.unknown["log"] = f"no key was given; this document names {own.text}: compare it with yours, --log-key"
-
-    def pairs(self) -> Any:
-        return zip(self.events, self.events[1:])  # noqa: B905 - one list is the other
-
-    def check_rounds(self) -> None:
-        info = self.chain
-        if info is None:
-            self.unknown["round"] = f"the drand chain {self.seal['chain'][:16]}... is not built in (--chain)"
-            return
-        if self.document["chain"] != {name: info[name] for name in info if name != "last_round"}:
-            self.fail("round", "2.5", "the document's chain is not the pinned one")
-        needed = self.needed
-        stated = [self.seal["after"], *(self.rounds[number][1] for number in sorted(needed & self.rounds.keys()))]
-        if max(needed | {0}) > info.get("last_round", LARGEST):
-            self.fail("round", "2.5", "a round beyond the retired chain's last one")
-        answers = [signed_round(info, entry) for entry in stated]
-        if False in answers:
-            self.fail("round", "2.5", f"round {stated[answers.index(False)]['round']} is not signed by the chain")
-        elif None in answers:
-            why = "py-ecc is not installed" if info["scheme"] in SCHEMES else f"{info['scheme']} is not done here"
-            self.unknown["round"] = f"the pairing was NOT done ({why}): whether drand signed the rounds is not known"
-        elif needed - self.rounds.keys() or len(stated) == 1:
-            self.unknown["round"] = "a round is not in the document"
-
-    # --- seed and outcomes -----------------------------------------------------------------------------------------
-
-    def check_seed(self) -> None:
-        known, link = 0, unhex(self.seal["commitment"], 32)
-        shown = [(entry["draw"], entry["seed"]) for _, entry in self.draws if self.live]
-        if self.end is not None and self.end[1]["seed"] is not None:
-            shown.append((len(self.calls) if self.live else 1, self.end[1]["seed"]))
-        for k, text in sorted(shown):
-            seed = unhex(text, 32)
-            opened = seed
-            for _ in range(min(k - known, 65_536)):
-                opened = sha256(opened)
-            if opened != link or not max(known, 1) <= k <= 65_536:
-                self.fail(
-                    "seed",
-                    "4.1",
-                    f"the seed of draw {k} does not open the commitment"
-                    if self.live
-                    else "the seed does not open the commitment",
-                )
-                return
-            known, link = k, seed
+def check_live_order(session: Session) -> None:
+    calls, before = {call["draw"]: (index, call) for index, call in session.calls}, 0
+    for k, (_, call) in enumerate(session.calls, 1):
+        if call["draw"] != k:
+            session.fail("complete", "6.6", f"call {call['draw']} where call {k} is due")
+        if call["draw"] != k or k > session.seal["links"]:
+            session.fail("unpredictable", "6.6", "a call out of order, or beyond the last link")
+    for index, entry in session.draws if session.live else []:
+        at, call = calls.get(entry["draw"], (index + 1, entry))
         if (
-            self.end is not None
-            and self.end[1]["type"] == "reveal"
-            and self.end[1]["seed"] is None
-            and (self.calls or not self.live)
+            at > index
+            or any(entry[name] != call[name] for name in ("recipe", "n", "purpose"))
+            or entry["draw"] < before
         ):
-            self.fail("seed", "4.1", "revealed without a seed")
-        if not shown:
-            self.unknown["seed"] = "no seed has been shown"
+            session.fail(
+                "unpredictable", "6.6", f"draw {entry['draw']} is not what a call before it asked for, in order"
+            )
+        before = entry["draw"]
 
-    def binding(self, k: int, called: list[Any], number: int) -> bytes | None:
-        """B (4.1); None while the round is not shown."""
-        if number not in self.rounds:
-            return None
-        randomness = sha256(unhex(self.rounds[number][1]["signature"]))
-        head = lp(b"fair-beacon/v1/binding") + self.digest + u32(k) + contribution_list(called)
-        return sha256(head + number.to_bytes(8, "big") + randomness)
 
-    def check_outcomes(self) -> list[str]:
-        """Every draw again; the lines that show them."""
-        lines: list[str] = []
-        decks: dict[str, Any] = {}
-        lost: set[str] = set()  # deals that cannot be followed any more
-        calls = {call["draw"]: call for _, call in self.calls}
-        for _, entry in self.draws:
-            call = calls.get(entry.get("draw"), {"draw": 0, "contributions": [], "round": self.seal.get("round")})
-            seed = entry["seed"] if self.live else self.end[1]["seed"] if self.end else None
-            binding = self.binding(call["draw"], call["contributions"], call["round"])
-            recipe, name = self.seal["recipes"].get(entry["recipe"]), entry["recipe"]
-            if seed is None or binding is None:
-                self.unknown["outcomes"] = "the seed or a round that the draws rest on has not been shown"
-                lost.add(name)
-                continue
-            for n, claimed in enumerate(entry["outcomes"], entry["n"]):
-                if name in lost and recipe and recipe["kind"] == "deal":
-                    break
-                found = None if recipe is None else draw(recipe, Stream(unhex(seed, 32), binding, name, n), decks, name)
-                lines.append(f"{name} {n}: {found}")
-                lost |= {name} if found is None else set()
-                if found is None or repr(found) != repr(claimed):
-                    self.fail("outcomes", "5.2", f"{name} {n} is {found}, the document says {claimed}")
-        if not self.draws:
-            self.unknown["outcomes"] = "nothing was drawn"
-        return lines
+def signatures(session: Session) -> list[tuple[int, int]]:
+    """(index, round) of every signature of the session's chain in the document."""
+    mine = [(index, entry) for index, _, entry in session.events if entry.get("chain") == session.seal["chain"]]
+    return [(i, entry["after"]["round"] if entry["type"] == "seal" else entry["round"]) for i, entry in mine]
 
-    # --- counts, contributions -------------------------------------------------------------------------------------
 
-    def check_complete(self) -> None:
-        following: Counter[str] = Counter()
-        for _, entry in self.calls or self.draws:
-            if entry["n"] != following[entry["recipe"]] + 1:
-                self.fail("complete", "6.7", f"{entry['recipe']}: number {entry['n']} does not follow")
-            following[entry["recipe"]] = entry["n"] + len(entry.get("outcomes", "1")) - 1
-        drawn = Counter(dict.fromkeys(self.seal["recipes"], 0))
-        rounds: dict[Any, int] = {call["draw"]: call["round"] for _, call in self.calls}
-        for index, entry in self.draws:
-            drawn[entry["recipe"]] += len(entry["outcomes"])
-            if self.rounds.get(rounds.get(entry.get("draw"), self.seal.get("round")), (0,))[0] > index:
-                self.fail("complete", "6.7", "drawn before its round")
-        if self.close and self.close[1]["contributions"] != len(self.contributions):
-            self.fail("complete", "3.6", "the close counts other contributions than are shown")
-        if self.close and self.close[1]["digest"] != self.digest.hex():
-            self.fail("complete", "4.1", "the close's digest is not that of the contributions")
-        if self.seal["plan"] is not None:
-            self.check_plan(self.seal["plan"], drawn)
-        if self.end is None:
-            self.unknown["complete"] = "the session is still open"
-        elif self.end[1]["type"] == "reveal":
-            self.check_reveal(self.end[0], self.end[1], drawn)
+def anchors(session: Session) -> list[tuple[int, int]]:
+    """(index, round) of what pins each round (7.1)."""
+    if session.live:
+        return [(index, call["round"]) for index, call in session.calls]
+    pinned = [session.index] if session.seal["close_at"] is None else [session.close[0]] if session.close else []
+    if session.end is not None and session.end[1].get("reason") in {"host", "below-minimum"}:
+        pinned.append(session.end[0])
+    return [(index, session.seal["round"]) for index in pinned]
 
-    def check_plan(self, plan: dict[str, int], drawn: Counter[str]) -> None:
-        if set(drawn) - set(plan) - {name for name in drawn if not drawn[name]} or any(
-            entry["purpose"] for _, entry in self.draws
-        ):
-            self.fail("complete", "6.7", "a draw that is not in the plan, or with a purpose")
-        revealed = self.end is not None and self.end[1]["type"] == "reveal"
-        if any(drawn[name] > count or (revealed and drawn[name] < count) for name, count in plan.items()):
-            self.fail("complete", "6.7", f"the plan says {plan}, drawn are {dict(drawn)}")
 
-    def check_reveal(self, index: int, reveal: dict[str, Any], drawn: Counter[str]) -> None:
-        if reveal["draws"] != {name: drawn[name] for name in self.seal["recipes"]}:
-            self.fail("complete", "3.6", "the reveal's counts are not those of the draws")
-        if self.rounds.get(self.seal.get("round"), (0,))[0] > index:
-            self.fail("complete", "6.7", "revealed before the round")
-        if {call["draw"] for _, call in self.calls} - {entry.get("draw") for _, entry in self.draws}:
-            self.fail("complete", "6.7", "a call was never drawn")
-        if self.live and reveal["by"] != "service":
-            self.fail("complete", "6.7", "a live session is revealed by the service")
+def check_anchors(session: Session) -> None:
+    for anchor, number in anchors(session):
+        if any(index <= anchor and known >= number for index, known in signatures(session)):
+            session.fail("unpredictable", "6.7", f"round {number} was in the log when what rests on it was pinned")
 
-    def check_contributions(self) -> None:
-        seal, taken = self.seal, self.seal["close_at"] is not None
-        if not taken and (self.contributions or self.close or seal["min_contributions"]):
-            self.fail("contributions", "6.4", "contributions or a close, though the seal takes none")
-        if taken and not seal["participants"] and not seal["open"]:
-            self.fail("contributions", "6.4", "contributions are taken, but from nobody")
-        revealed = self.end is not None and self.end[1]["type"] == "reveal"
-        if taken and not self.close and (self.calls or self.draws or revealed):
-            self.fail("contributions", "6.4", "called, drawn or revealed without a close")
-        for _, entry in self.contributions:
-            if taken and entry["time"] > seal["close_at"]:
-                self.fail("contributions", "6.4", "a contribution after close_at")
-            self.check_contributor(entry, 0, "", 0, "")
-        for _, call in self.calls:
-            if len({item["participant"] for item in call["contributions"]}) < len(call["contributions"]):
-                self.fail("sole", "6.1", "one participant contributes twice to one call")
-            for item in call["contributions"]:
-                self.check_contributor(item, call["draw"], call["recipe"], call["n"], call["purpose"])
 
-    def check_contributor(self, item: dict[str, Any], k: int, recipe: str, n: int, purpose: str) -> None:
-        keys = {participant["id"]: participant.get("key") for participant in self.seal["participants"]}
-        who = item["participant"]
-        if who not in keys and not self.seal["open"]:
-            self.fail("contributions", "6.4", f"{who!r} is not a participant")
-        key = keys.get(who)
-        if (key is None) != ("signature" not in item):
-            self.fail("contributions", "6.4", f"{who!r}: a signature is due exactly when the seal lists a key")
-        elif key is not None:
-            entropy = lp(who.encode("utf-8")) + lp(unhex(item["entropy"]))
-            of = lp(recipe.encode("utf-8")) + u32(n) + lp(purpose.encode("utf-8"))
-            message = lp(b"fair-beacon/v1/contribution") + self.leaf + u32(k) + of + entropy
-            if not ed25519(unhex(key, 32), message, unhex(item["signature"], 64)):
-                self.fail("contributions", "4.4", f"the signature of {who!r} does not cover this contribution")
+def check_clock(session: Session, period: int) -> None:
+    seal, newest = session.seal, 0
+    known = dict(signatures(session))
+    for index, _, entry in session.events:
+        newest = max(newest, time(session, known[index]) if index in known else 0)
+        if entry["time"] < newest - 1000:
+            session.fail("unpredictable", "6.10", f"entry {index} is earlier than a round at or below it")
+    if session.live:
+        due = max(seal["time"], seal["close_at"] or 0) + seal["lead"]
+    else:
+        due = time(session, seal["round"])
+        if due < seal["time"] + 2 * period or (seal["close_at"] or 0) > due - period:
+            session.fail("unpredictable", "6.3", "sealed or closed too shortly before the round")
+        if session.close and session.close[1]["time"] >= due:
+            session.fail("unpredictable", "6.5", "closed at or after the round's time")
+    if seal["reveal_by"] < due + max(10 * period, 600_000):
+        session.fail("unpredictable", "6.3", "reveal_by comes too early")
+    for _, call in session.calls:
+        at, before = time(session, call["round"]), time(session, call["round"] - 1)
+        if not before < call["time"] + seal["lead"] <= at or at >= seal["reveal_by"]:
+            session.fail("unpredictable", "6.6", f"call {call['draw']} does not name the first round after its lead")
 
-    # --- order and time (section 6); what needs the chain's clock is left out without the chain ----------------------
 
-    def time(self, number: int) -> int:
-        """When a round falls due, ms (2.4)."""
-        assert self.chain is not None
-        return int(1000 * (self.chain["genesis_time"] + (number - 1) * self.chain["period"]))
-
-    def check_times(self) -> None:
-        seal, close = self.seal, self.close
-        if seal["close_at"] is not None and seal["time"] >= seal["close_at"]:
-            self.fail("unpredictable", "6.3", "sealed at or after its own close_at")
-        if not self.live and seal["round"] < seal["after"]["round"] + 2:
-            self.fail("unpredictable", "6.3", "the round is not two rounds after the newest one known at the seal")
-        if seal["reveal_by"] > seal["time"] + 400 * DAY:
-            self.fail("unpredictable", "6.3", "reveal_by comes more than 400 days after the seal")
-        if (
-            not self.live
-            and seal["plan"] is None
-            and any(entry["time"] >= seal["reveal_by"] for _, entry in self.draws)
-        ):
-            self.fail("unpredictable", "6.3", "drawn at or after reveal_by")
-        if close and seal["close_at"] is not None:
-            contributed = {entry["participant"] for _, entry in self.contributions}
-            everyone = not seal["open"] and {participant["id"] for participant in seal["participants"]} <= contributed
-            if close[1]["time"] <= seal["close_at"] and not everyone:
-                self.fail("unpredictable", "6.5", "closed early, though not every listed participant had contributed")
-            if close[1]["contributions"] < seal["min_contributions"]:
-                self.fail("unpredictable", "6.5", "closed with fewer contributions than the minimum")
-            if any(index < close[0] for index, _ in self.calls):
-                self.fail("unpredictable", "6.5", "closed after the first call")
-        self.check_live_order()
-        self.check_anchors()
-        if self.chain is not None:
-            self.check_clock(1000 * self.chain["period"])
-
-    def check_live_order(self) -> None:
-        calls, before = {call["draw"]: (index, call) for index, call in self.calls}, 0
-        for k, (_, call) in enumerate(self.calls, 1):
-            if call["draw"] != k:
-                self.fail("complete", "6.6", f"call {call['draw']} where call {k} is due")
-            if call["draw"] != k or k > self.seal["links"]:
-                self.fail("unpredictable", "6.6", "a call out of order, or beyond the last link")
-        for index, entry in self.draws if self.live else []:
-            at, call = calls.get(entry["draw"], (index + 1, entry))
-            if (
-                at > index
-                or any(entry[name] != call[name] for name in ("recipe", "n", "purpose"))
-                or entry["draw"] < before
-            ):
-                self.fail(
-                    "unpredictable", "6.6", f"draw {entry['draw']} is not what a call before it asked for, in order"
-                )
-            before = entry["draw"]
-
-    def signatures(self) -> list[tuple[int, int]]:
-        """(index, round) of every signature of the session's chain in the document."""
-        mine = [(index, entry) for index, _, entry in self.events if entry.get("chain") == self.seal["chain"]]
-        return [(i, entry["after"]["round"] if entry["type"] == "seal" else entry["round"]) for i, entry in mine]
-
-    def anchors(self) -> list[tuple[int, int]]:
-        """(index, round) of what pins each round (7.1)."""
-        if self.live:
-            return [(index, call["round"]) for index, call in self.calls]
-        pinned = [self.index] if self.seal["close_at"] is None else [self.close[0]] if self.close else []
-        if self.end is not None and self.end[1].get("reason") in {"host", "below-minimum"}:
-            pinned.append(self.end[0])
-        return [(index, self.seal["round"]) for index in pinned]
-
-    def check_anchors(self) -> None:
-        for anchor, number in self.anchors():
-            if any(index <= anchor and known >= number for index, known in self.signatures()):
-                self.fail("unpredictable", "6.7", f"round {number} was in the log when what rests on it was pinned")
-
-    def check_clock(self, period: int) -> None:
-        seal, newest = self.seal, 0
-        known = dict(self.signatures())
-        for index, _, entry in self.events:
-            newest = max(newest, self.time(known[index]) if index in known else 0)
-            if entry["time"] < newest - 1000:
-                self.fail("unpredictable", "6.10", f"entry {index} is earlier than a round at or below it")
-        if self.live:
-            due = max(seal["time"], seal["close_at"] or 0) + seal["lead"]
-        else:
-            due = self.time(seal["round"])
-            if due < seal["time"] + 2 * period or (seal["close_at"] or 0) > due - period:
-                self.fail("unpredictable", "6.3", "sealed or closed too shortly before the round")
-            if self.close and self.close[1]["time"] >= due:
-                self.fail("unpredictable", "6.5", "closed at or after the round's time")
-        if seal["reveal_by"] < due + max(10 * period, 600_000):
-            self.fail("unpredictable", "6.3", "reveal_by comes too early")
-        for _, call in self.calls:
-            at, before = self.time(call["round"]), self.time(call["round"] - 1)
-            if not before < call["time"] + seal["lead"] <= at or at >= seal["reveal_by"]:
-                self.fail("unpredictable", "6.6", f"call {call['draw']} does not name the first round after its lead")
-
-    def check_void(self) -> None:
-        """6.12."""
-        if self.end is None or self.end[1]["type"] != "void":
-            return
-        (index, void), seal, number = self.end, self.seal, self.seal.get("round")
-        due = self.time(number) if self.chain is not None and number is not None else None
-        drawn = {entry.get("draw") for _, entry in self.draws}
-        waiting: list[Any] = [number]
-        if self.live:
-            waiting = [call["round"] for _, call in self.calls if call["draw"] not in drawn]
-        seen = max([known for at, known in self.signatures() if at < index], default=0)
-        needed = [number] if number is not None else [call["round"] for _, call in self.calls]
-        logged = [self.rounds[one][1]["time"] for one in needed if one in self.rounds and self.rounds[one][0] < index]
-        patience = max(10_000 * self.chain["period"], 600_000) if self.chain is not None else 0
-        taken = seal["close_at"] is not None and not self.close
-        reasons = {
-            "host": number is None or (seen < number and (due is None or void["time"] < due)),
-            "below-minimum": taken
-            and len(self.contributions) < seal["min_contributions"]
-            and void["time"] > (seal["close_at"] or 0)
-            and (due is None or void["time"] < due),
-            "missed-close": taken and number is not None and (due is None or void["time"] >= due),
-            "no-round": void["time"] >= seal["reveal_by"] and bool(waiting) and seen < max(waiting, default=0),
-            "missed-reveal": void["time"] >= seal["reveal_by"]
-            and len(logged) == len(needed)
-            and void["time"] >= max(logged, default=0) + patience,
-        }
-        late = self.live and self.calls and void["reason"] not in {"no-round", "missed-reveal"}
-        if not reasons.get(void["reason"], False) or late:
-            self.fail("custody", "6.12", f"void for {void['reason']!r}, which is not allowed here")
-        if self.live and void["reason"] == "missed-reveal" and not waiting:
-            self.fail("complete", "6.7", "a live session with every call drawn is revealed by the service")
+def check_void(session: Session) -> None:
+    """6.12."""
+    if session.end is None or session.end[1]["type"] != "void":
+        return
+    (index, void), seal, number = session.end, session.seal, session.seal.get("round")
+    due = time(session, number) if session.chain is not None and number is not None else None
+    drawn = {entry.get("draw") for _, entry in session.draws}
+    waiting: list[Any] = [number]
+    if session.live:
+        waiting = [call["round"] for _, call in session.calls if call["draw"] not in drawn]
+    seen = max([known for at, known in signatures(session) if at < index], default=0)
+    needed = [number] if number is not None else [call["round"] for _, call in session.calls]
+    logged = [
+        session.rounds[one][1]["time"] for one in needed if one in session.rounds and session.rounds[one][0] < index
+    ]
+    patience = max(10_000 * session.chain["period"], 600_000) if session.chain is not None else 0
+    taken = seal["close_at"] is not None and not session.close
+    reasons = {
+        "host": number is None or (seen < number and (due is None or void["time"] < due)),
+        "below-minimum": taken
+        and len(session.contributions) < seal["min_contributions"]
+        and void["time"] > (seal["close_at"] or 0)
+        and (due is None or void["time"] < due),
+        "missed-close": taken and number is not None and (due is None or void["time"] >= due),
+        "no-round": void["time"] >= seal["reveal_by"] and bool(waiting) and seen < max(waiting, default=0),
+        "missed-reveal": void["time"] >= seal["reveal_by"]
+        and len(logged) == len(needed)
+        and void["time"] >= max(logged, default=0) + patience,
+    }
+    late = session.live and session.calls and void["reason"] not in {"no-round", "missed-reveal"}
+    if not reasons.get(void["reason"], False) or late:
+        session.fail("custody", "6.12", f"void for {void['reason']!r}, which is not allowed here")
+    if session.live and void["reason"] == "missed-reveal" and not waiting:
+        session.fail("complete", "6.7", "a live session with every call drawn is revealed by the service")
 
 
 def check(document: str, key: Key | None, chains: dict[str, Any], sandbox: bool) -> tuple[int, list[str]]:
@@ -477,8 +176,8 @@ def check(document: str, key: Key | None, chains: dict[str, Any], sandbox: bool)
     outcomes = session.check_outcomes()
     session.check_complete()
     session.check_contributions()
-    session.check_times()
-    session.check_void()
+    check_times(session)
+    check_void(session)
     seal, end = session.seal, session.end[1] if session.end else None
     failed = [claim for claim in CLAIMS if session.findings[claim]]
     open_ = [claim for claim in NEEDED if claim in session.unknown]

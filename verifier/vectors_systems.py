@@ -203,11 +203,12 @@ def raffair_draw(given: Facts, _: Facts) -> Facts:
     seed, tickets = parse_hex(given["seed_hex"]), given["tickets"]
     prize = given.get("prize", 0)
     given["drand_round"]
-    mixed = raffair.mixed(seed, parse_hex(given["drand_randomness"], 32), prize, tickets)
+    listed = raffair.list_hash(tickets)
+    mixed = raffair.mixed(seed, parse_hex(given["drand_randomness"], 32), prize, listed)
     index = raffair.index(mixed, len(tickets))
     return {
         "commitment": hashlib.sha256(seed).hexdigest(),
-        "ticket_list_hash": raffair.list_hash(tickets).hex(),
+        "ticket_list_hash": listed.hex(),
         "mixed": mixed.hex(),
         "index": index,
         "winner": tickets[index],

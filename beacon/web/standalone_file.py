@@ -1,4 +1,4 @@
-"""The one Python file that checks a session with nothing but the standard library: two modules' code, then the data.
+"""The one Python file that checks a session with nothing but the standard library: three modules' code, then the data.
 
 The data is base64 alone, in a string of its own, so that nothing that a host or a player wrote can end that string.
 """
@@ -15,8 +15,7 @@ from typing import Final
 from verifier.encoding import encode_json
 from verifier.fetch import main_chains
 
-_TOOLS: Final = "standalone_tools.py"
-_CHECK: Final = "standalone.py"
+_MODULES: Final = ("standalone_tools.py", "standalone_session.py", "standalone.py")
 _LINE: Final = 75  # bytes, 100 characters
 _END: Final = '''
 
@@ -41,10 +40,10 @@ def standalone_file(document: bytes) -> bytes:
 @lru_cache(maxsize=1)
 def program() -> str:
     """The code, which is the same for every session."""
-    tools, check = (_Module(name) for name in (_TOOLS, _CHECK))
-    imports = sorted(tools.imports | check.imports, key=lambda line: (line.startswith("from"), line))
-    head = f'"""{check.docstring}"""\n\nfrom __future__ import annotations\n\n' + "\n".join(imports)
-    return f"{head}\n\n{tools.body}\n\n\n{check.body}\n"
+    modules = [_Module(name) for name in _MODULES]
+    imports = sorted(set().union(*(one.imports for one in modules)), key=lambda line: (line.startswith("from"), line))
+    head = f'"""{modules[-1].docstring}"""\n\nfrom __future__ import annotations\n\n' + "\n".join(imports)
+    return head + "\n\n" + "\n\n\n".join(one.body for one in modules) + "\n"
 
 
 class _Module:

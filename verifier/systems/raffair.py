@@ -22,9 +22,9 @@ def list_hash(tickets: Sequence[int]) -> bytes:
     return hashlib.sha256(",".join(map(str, tickets)).encode()).digest()
 
 
-def mixed(seed: bytes, randomness: bytes, prize: int, tickets: Sequence[int]) -> bytes:
-    """32 bytes; randomness: the round's, 32 bytes."""
-    return hashlib.sha256(seed + randomness + f"prize-{prize}".encode() + list_hash(tickets)).digest()
+def mixed(seed: bytes, randomness: bytes, prize: int, listed: bytes) -> bytes:
+    """32 bytes; randomness: the round's, listed: the list hash, 32 bytes each."""
+    return hashlib.sha256(seed + randomness + f"prize-{prize}".encode() + listed).digest()
 
 
 def index(value: bytes, count: int) -> int:
@@ -34,13 +34,14 @@ def index(value: bytes, count: int) -> int:
 def _run(record: Record, _: Mapping[str, str]) -> list[Row]:
     seed, randomness = record.hex("seed"), record.hex("drand_randomness", 32)
     tickets = record.integers("tickets", 0, 2**53 - 1, 1_000_000)
+    listed = list_hash(tickets)
     rows = []
     if record.has("commitment"):
         rows.append(Row("commitment", hashlib.sha256(seed).hexdigest(), record.hex("commitment", 32).hex()))
     if record.has("ticket_list_hash"):
-        rows.append(Row("ticket_list_hash", list_hash(tickets).hex(), record.hex("ticket_list_hash", 32).hex()))
+        rows.append(Row("ticket_list_hash", listed.hex(), record.hex("ticket_list_hash", 32).hex()))
     for prize, winner in enumerate(record.integers("winners", 0, 2**53 - 1)):
-        place = index(mixed(seed, randomness, prize, tickets), len(tickets))
+        place = index(mixed(seed, randomness, prize, listed), len(tickets))
         rows.append(Row(f"winner of prize {prize}", tickets[place], winner))
     return rows
 

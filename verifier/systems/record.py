@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from verifier.encoding import MAX_INTEGER, Json, encode_json, parse_hex, parse_record_json
 from verifier.errors import Code, FormatError
 
-_DECIMAL: Final = re.compile(r"(0|[1-9][0-9]{0,11})\.([0-9]{2})", re.ASCII)
+_DECIMAL: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.([0-9]{2})", re.ASCII)
 
 
 class Record:

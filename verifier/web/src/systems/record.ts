@@ -52,7 +52,7 @@ export type Reading = (name: string) => string;
 export type Run = (record: Fields, reading: Reading) => readonly Row[];
 
 const MAX_BYTES = 64 * 1024 * 1024;
-const DECIMAL = /^(0|[1-9][0-9]{0,11})\.([0-9]{2})$/;
+const DECIMAL = /^(0|[1-9][0-9]{0,17})\.([0-9]{2})$/;
 
 export function row(what: string, expected: Value, found: Value): Row {
   return { what, expected, found, ok: same(expected, found) };
