@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from verifier import entries, headline, rules, voids
+from verifier.bls.verify import REFERENCE, Backend
 from verifier.custody import Custody
 from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
 from verifier.encoding import encode_json
 from verifier.errors import Code, FormatError, VerificationError
-from verifier.evidence import LogClaim, Witnesses
+from verifier.evidence import LogClaim, LogView, ReadLog, Witnesses
 from verifier.note import VerifierKey
 from verifier.outcomes import Outcomes, Seeds, facts, unseen
 from verifier.policy import Policy
@@ -54,10 +55,26 @@ def check(document: bytes, trust: Trust, verify: Verify = verify_round) -> Verdi
     return _Check(transcript, session, trust, verify).verdict()
 
 
+def check_read(read: ReadLog, trust: Trust, verify: Verify, backend: Backend = REFERENCE) -> Verdict:
+    """The verdict on a session of a log that was read whole: its transcript, without proofs, is of the reader's making.
+
+    The events are those of `Transcript`, checked in no other way. backend: what a timelock is opened with.
+    """
+    return _Check(read.transcript, read.session, trust, verify, read, backend).verdict()
+
+
 class _Check:
     """One session's check. Every method named after a claim returns that claim."""
 
-    def __init__(self, transcript: Transcript, session: Session, trust: Trust, verify: Verify) -> None:
+    def __init__(
+        self,
+        transcript: Transcript,
+        session: Session,
+        trust: Trust,
+        verify: Verify,
+        read: ReadLog | None = None,
+        backend: Backend = REFERENCE,
+    ) -> None:
         self.transcript = transcript
         self.session = session
         self.trust = trust
@@ -65,7 +82,9 @@ class _Check:
         self.seal = session.seal.entry
         self.chain = trust.chains.get(self.seal.chain)
         self.findings: list[Finding] = [finding for finding in session.findings if finding.claim != ClaimName.LOG]
-        self.log = LogClaim(transcript, session, trust.log_key, trust.policy)
+        self.read = read
+        self.log: LogView = read or LogClaim(transcript, session, trust.log_key, trust.policy)
+        self.backend = backend
         self.remarks: list[str] = list(rules.remarks(session, self.chain))
         self.outcomes = Outcomes(session)
         self.absent: list[str] = []
@@ -104,17 +123,18 @@ class _Check:
 
     def _apply_rules(self) -> None:
         session, events, chain = self.session, self.transcript.events, self.chain
+        known = self.read.known if self.read is not None else tuple(rules.signatures(events, self.seal.chain))
         self.findings += rules.retired(session, self.trust.chains)
         self.findings += rules.log_clock(events, self.trust.chains)
         self.findings += rules.draw_times(session)
         self.findings += rules.contributions(session)
         self.findings += rules.close_times(session, chain)
         self.findings += rules.live_draws(session)
-        self.findings += rules.anchored_before(session, events)
+        self.findings += rules.anchored_before(session, known)
         self.findings += rules.complete(session)
         self.findings += rules.seal_times(session, chain)
         self.findings += rules.calls(session, chain)
-        self.findings += voids.void(session, events, chain)
+        self.findings += voids.void(session, known, chain)
         timelock_chain = self.trust.chains.get(self.seal.timelock.chain) if self.seal.timelock else None
         if timelock_chain is not None:
             self.findings += rules.timelock(session, timelock_chain)
@@ -256,8 +276,8 @@ class _Check:
         return State.PROVEN, "numbers without gaps, counts and digest agree, nothing after the end"
 
     def _sole(self, log: Claim) -> tuple[State, str]:
-        end, read = self.session.end, self.transcript.consecutive and log.state == State.PROVEN
-        if end is not None and read and self.witnesses.covers(end.index):
+        end, whole = self.session.end, self.read is not None or self.transcript.consecutive
+        if end is not None and whole and log.state == State.PROVEN and self.witnesses.covers(end.index):
             return State.PROVEN, "every leaf from the seal to the end was read, under a witnessed checkpoint"
         text = "the operator says that its log holds nothing else of this session; a document proves it only with every"
         return State.TRUSTED, f"{text} leaf from the seal to the end under a checkpoint that your witnesses cosigned"
@@ -296,7 +316,7 @@ class _Check:
     def _custody(self) -> tuple[State, str]:
         lock = self.seal.timelock
         verified = self.verified.get((lock.chain, lock.round)) if lock is not None else None
-        custody = Custody(self.session, self.trust.chains, verified)
+        custody = Custody(self.session, self.trust.chains, verified, self.backend)
         answer = custody.claim()
         self.findings += custody.findings
         self.remarks += custody.remarks

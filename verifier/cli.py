@@ -1,4 +1,4 @@
-"""The command line of the verifier. Nothing here reaches the network, but `statistics` of an address.
+"""The command line of the verifier. Nothing here reaches the network, but `audit`, and `statistics` of an address.
 
 Exit codes of every command:
 
@@ -24,10 +24,12 @@ import click
 from verifier import fetch, receipts, redo, report, vectors
 from verifier.check import Trust
 from verifier.check import check as check_document
+from verifier.cli_audit import audit, check_db, fork
 from verifier.cli_common import (
     JSON,
     LOG_KEY,
     VerifierGroup,
+    by_hash,
     leave,
     named,
     print_json,
@@ -69,6 +71,9 @@ def main() -> None:
     """
 
 
+main.add_command(audit)
+main.add_command(check_db)
+main.add_command(fork)
 main.add_command(open_)
 main.add_command(page)
 main.add_command(proof)
@@ -144,7 +149,7 @@ def check(
         witnesses = Policy.parse(fetch.read_file(policy, MAX_POLICY_BYTES)) if policy is not None else None
     trust = Trust(
         log_key=log_key,
-        chains=_by_hash(trusted),
+        chains=by_hash(trusted),
         policy=witnesses,
         attachments=attachments,
         sandbox=sandbox,
@@ -175,17 +180,6 @@ def _printable_verdict(verdict: Verdict) -> Verdict:
         for claim in verdict.claims
     )
     return replace(verdict, claims=claims, remarks=tuple(map(printable, verdict.remarks)))
-
-
-def _by_hash(chains: Mapping[str, ChainInfo]) -> dict[bytes, ChainInfo]:
-    """Refuse two infos of one chain hash: the hash covers neither the scheme nor a last round (2.5)."""
-    found: dict[bytes, ChainInfo] = {}
-    for name, chain in chains.items():
-        if found.setdefault(chain.hash, chain) != chain:
-            raise FormatError(
-                Code.USAGE, f"{name} says otherwise about the chain {chain.hash.hex()} than another one given"
-            )
-    return found
 
 
 def _trusted(trust: Trust, chains: Mapping[str, ChainInfo]) -> dict[str, Json]:

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from verifier import fetch
+from verifier.drand import ChainInfo
 from verifier.encoding import MAX_DOCUMENT_BYTES, Json, encode_json
 from verifier.errors import Code, FormatError, VerifierError
 from verifier.note import ED25519, VerifierKey
@@ -156,6 +157,17 @@ def read(file: str) -> bytes:
     if len(data) > MAX_DOCUMENT_BYTES:
         raise FormatError(Code.USAGE, f"standard input has more than {MAX_DOCUMENT_BYTES} bytes")
     return data
+
+
+def by_hash(chains: Mapping[str, ChainInfo]) -> dict[bytes, ChainInfo]:
+    """Refuse two infos of one chain hash: the hash covers neither the scheme nor a last round (2.5)."""
+    found: dict[bytes, ChainInfo] = {}
+    for name, chain in chains.items():
+        if found.setdefault(chain.hash, chain) != chain:
+            raise FormatError(
+                Code.USAGE, f"{name} says otherwise about the chain {chain.hash.hex()} than another one given"
+            )
+    return found
 
 
 def print_json(value: Mapping[str, Json]) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from verifier import fetch, whole_log
+from verifier.audit.sources import log_prefix
 from verifier.cli_common import JSON, LOG_KEY, leave, print_json, progress, read, say
 from verifier.encoding import Json
 from verifier.errors import Code, FormatError, VerificationError
@@ -115,16 +116,10 @@ def _read(source: str, log_key: VerifierKey | None, counter: Counter) -> Source:
         address = f"{session['base']}/v1/sessions/{session['session']}/transcript"
         return _of_transcript(source, fetch.download(address), log_key, counter)
     if fetch.is_url(source):
-        return _of_log(source, nullcontext(whole_log.of_tiles(_prefix(source), fetch.download)), log_key, counter)
+        return _of_log(source, nullcontext(whole_log.of_tiles(log_prefix(source), fetch.download)), log_key, counter)
     if whole_log.is_database(source):
         return _of_log(source, whole_log.of_database(source), log_key, counter)
     return _of_transcript(source, read(source), log_key, counter)
-
-
-def _prefix(url: str) -> str:
-    """Where the log's tiles are, by the address of a service, of its log, or of the checkpoint."""
-    base = url.rstrip("/").removesuffix("/checkpoint")
-    return base if base.endswith("/log") else f"{base}/log"
 
 
 def _of_transcript(name: str, data: bytes, log_key: VerifierKey | None, counter: Counter) -> Source:

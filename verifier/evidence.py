@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Protocol
 
 from verifier import merkle, rules
 from verifier.drand import ChainInfo
@@ -15,6 +16,44 @@ from verifier.policy import Policy
 from verifier.session import Session
 from verifier.transcript import Evidence, SignedCheckpoint, Transcript
 from verifier.verdict import Claim, ClaimName, Finding, State
+
+
+class LogView(Protocol):
+    """The claim `log`, the findings against it, and the checkpoints that hold."""
+
+    findings: list[Finding]
+    sound: list[SignedCheckpoint]
+
+    def claim(self) -> Claim: ...
+
+
+@dataclass(slots=True)
+class ReadLog:
+    """The claim `log` of who has read a log whole and compared each leaf with its checkpoint.
+
+    known: the (index, round) of the signatures of the session's chain up to its last entry, as of `rules.signatures`;
+    those that no newer round stands before. vouched: whether the log's key signed the checkpoint.
+    """
+
+    transcript: Transcript
+    session: Session
+    vouched: bool
+    known: tuple[tuple[int, int], ...]
+    findings: list[Finding] = field(default_factory=list)
+    sound: list[SignedCheckpoint] = field(default_factory=list)
+
+    def claim(self) -> Claim:
+        self.findings += rules.log_order(self.transcript.events)
+        self.findings += [finding for finding in self.session.findings if finding.claim == ClaimName.LOG]
+        if self.session.seal.entry.log != self.transcript.origin:
+            text = "sealed in another log"
+            self.findings.append(Finding(ClaimName.LOG, "3.6", text, self.session.seal.index))
+        if self.findings:
+            return Claim.failed(ClaimName.LOG, self.findings)
+        if not self.vouched:
+            return Claim(ClaimName.LOG, State.UNKNOWN, "the log's key was not given (--log-key)")
+        self.sound.append(self.transcript.signed)
+        return Claim(ClaimName.LOG, State.PROVEN, f"every leaf of the log {self.transcript.origin} was read")
 
 
 @dataclass(slots=True)

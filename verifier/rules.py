@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Final
 
@@ -294,9 +294,8 @@ def anchors(session: Session) -> list[tuple[int, int]]:
     return [(index, number) for index in pinned]
 
 
-def anchored_before(session: Session, events: tuple[Event, ...]) -> Iterator[Finding]:
-    """6.7: no signature of the round, or of a later one, at or below the anchor's index."""
-    known = signatures(events, session.seal.entry.chain)
+def anchored_before(session: Session, known: Iterable[tuple[int, int]]) -> Iterator[Finding]:
+    """6.7: no signature of the round, or of a later one, at or below the anchor's index. known: as of `signatures`."""
     newest = list(accumulate(known, lambda before, this: (this[0], max(before[1], this[1]))))
     for anchor, number in anchors(session):
         position = bisect_right(newest, (anchor, MAX_INTEGER))

@@ -5,24 +5,25 @@ A void that is not allowed fails the claim `custody`. Without the chain what nee
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeAlias
 
 from verifier.drand import ChainInfo
-from verifier.rules import signatures, wait
+from verifier.rules import wait
 from verifier.session import Session
-from verifier.transcript import Event
 from verifier.verdict import ClaimName, Finding
 
+Known: TypeAlias = Sequence[tuple[int, int]]
 
-def void(session: Session, events: tuple[Event, ...], chain: ChainInfo | None) -> Iterator[Finding]:
-    """6.12, and 6.7 for a live session that is void though nothing was left to draw."""
+
+def void(session: Session, known: Known, chain: ChainInfo | None) -> Iterator[Finding]:
+    """6.12, and 6.7 for a live session that is void though nothing was left to draw. known: as of `signatures`."""
     if session.void is None:
         return
     event, seal = session.void, session.seal.entry
     entry = event.entry
     allowed = _VOIDS.get(entry.reason)
-    problem = "no reason that the protocol knows" if allowed is None else allowed(session, events, chain)
+    problem = "no reason that the protocol knows" if allowed is None else allowed(session, known, chain)
     if problem:
         yield Finding(ClaimName.CUSTODY, "6.12", f"void for {entry.reason!r}: {problem}", event.index)
     if seal.round is None and session.calls and entry.reason not in {"no-round", "missed-reveal"}:
@@ -32,23 +33,23 @@ def void(session: Session, events: tuple[Event, ...], chain: ChainInfo | None) -
         yield Finding(ClaimName.COMPLETE, "6.7", text, event.index)
 
 
-def _known(session: Session, events: tuple[Event, ...], number: int) -> bool:
+def _known(session: Session, known: Known, number: int) -> bool:
     """Whether a signature of the round or a later one stands below the void."""
     at = session.void.index if session.void else 0
-    return any(index < at and known >= number for index, known in signatures(events, session.seal.entry.chain))
+    return any(index < at and shown >= number for index, shown in known)
 
 
-def _host(session: Session, events: tuple[Event, ...], chain: ChainInfo | None) -> str | None:
+def _host(session: Session, known: Known, chain: ChainInfo | None) -> str | None:
     assert session.void is not None
     number = session.seal.entry.round
     if number is None:
         return None  # after the first call `void` itself refuses it
     if chain is not None and session.void.entry.time >= chain.time(number):
         return "at or after the round's time"
-    return "the round was known already" if _known(session, events, number) else None
+    return "the round was known already" if _known(session, known, number) else None
 
 
-def _below_minimum(session: Session, _: tuple[Event, ...], chain: ChainInfo | None) -> str | None:
+def _below_minimum(session: Session, _: Known, chain: ChainInfo | None) -> str | None:
     assert session.void is not None
     seal, time = session.seal.entry, session.void.entry.time
     if session.close is not None or seal.close_at is None:
@@ -62,7 +63,7 @@ def _below_minimum(session: Session, _: tuple[Event, ...], chain: ChainInfo | No
     return None
 
 
-def _missed_close(session: Session, _: tuple[Event, ...], chain: ChainInfo | None) -> str | None:
+def _missed_close(session: Session, _: Known, chain: ChainInfo | None) -> str | None:
     assert session.void is not None
     seal = session.seal.entry
     if seal.round is None or seal.close_at is None or session.close is not None:
@@ -71,7 +72,7 @@ def _missed_close(session: Session, _: tuple[Event, ...], chain: ChainInfo | Non
     return "before the round's time" if early else None
 
 
-def _no_round(session: Session, events: tuple[Event, ...], _: ChainInfo | None) -> str | None:
+def _no_round(session: Session, known: Known, _: ChainInfo | None) -> str | None:
     assert session.void is not None
     if session.void.entry.time < session.seal.entry.reveal_by:
         return "before reveal_by"
@@ -79,10 +80,10 @@ def _no_round(session: Session, events: tuple[Event, ...], _: ChainInfo | None) 
     waiting = [number] if number is not None else [call.entry.round for call in session.open_calls()]
     if not waiting:
         return "no call waits for a round"
-    return "the round was known already" if _known(session, events, max(waiting)) else None
+    return "the round was known already" if _known(session, known, max(waiting)) else None
 
 
-def _missed_reveal(session: Session, _: tuple[Event, ...], chain: ChainInfo | None) -> str | None:
+def _missed_reveal(session: Session, _: Known, chain: ChainInfo | None) -> str | None:
     assert session.void is not None
     seal, time, index = session.seal.entry, session.void.entry.time, session.void.index
     if time < seal.reveal_by:

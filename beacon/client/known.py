@@ -94,7 +94,8 @@ class Known:
         yield from rules.live_draws(session)
         yield from rules.draw_times(session)
         yield from rules.complete(session)
-        yield from voids.void(session, tuple(self._events.values()), chain)
+        known = tuple(rules.signatures(tuple(self._events.values()), session.seal.entry.chain))
+        yield from voids.void(session, known, chain)
         seeds = Seeds(session)
         seeds.claim()
         yield from seeds.findings

@@ -1,0 +1,10 @@
+"""Following a whole log: every leaf authenticated, every session verified, every host's account kept.
+
+trees        the log's tiles under a checkpoint, read from the root down
+sources      where a log comes from: its tiles, or a database file
+state        what is kept between two audits
+fold         what only who reads the whole log can see, entry by entry
+sessions     one session's verdict, in whatever process
+forks        two checkpoints that do not agree, as a file that a stranger can check
+run          one audit, from the state that was kept to the newest checkpoint
+"""

@@ -1,0 +1,140 @@
+"""What an audit says at its end: the log's size, its sessions, its hosts, and the conclusion."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from verifier.audit.state import State
+from verifier.check import Trust
+from verifier.encoding import Json
+from verifier.errors import VerifierError
+from verifier.note import open_note
+from verifier.transcript import SignedCheckpoint
+
+_TOLD = ("origin", "size", "ended", "fair", "open", "overdue", "findings", "notes", "undecided", "quorum", "failed")
+_COUNTED = {
+    "late": "late",
+    "replaced": "re-run of earlier ones",
+    "labels_used_twice": "labels used twice",
+    "contributions_used_twice": "contributions used twice",
+    "gaps": "gaps in its numbers",
+    "duplicates": "numbers used twice",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Counts over all audits of the state. overdue: open sessions past reveal_by and its grace, by the log's time.
+
+    ended: revealed and void; fair: of those. witnesses: of the policy, that cosigned the newest checkpoint audited.
+    failed: why the log does not stand by its own checkpoint.
+    """
+
+    origin: str | None
+    size: int
+    ended: int
+    fair: int
+    open: int
+    overdue: int
+    findings: int
+    notes: int
+    undecided: int
+    why: str | None
+    witnesses: tuple[str, ...]
+    quorum: bool
+    key_given: bool
+    failed: str | None
+    accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Json]:
+        names = (
+            "origin",
+            "size",
+            "ended",
+            "fair",
+            "open",
+            "overdue",
+            "findings",
+            "notes",
+            "undecided",
+            "quorum",
+            "failed",
+        )
+        return {"kind": "summary", **{name: getattr(self, name) for name in names}, "witnesses": list(self.witnesses)}
+
+    def hosts(self) -> Iterator[dict[str, Json]]:
+        for host, account in self.accounts.items():
+            yield {"kind": "host", "host": host, **account}
+
+    def lines(self) -> Iterator[str]:
+        signed = "signed by the given key" if self.key_given else "whose signature was not checked (--log-key)"
+        yield f"{self.origin}: {self.size:,} entries audited, under a checkpoint {signed}."
+        if self.witnesses:
+            yield f"Cosigned by {', '.join(self.witnesses)}: {'a' if self.quorum else 'not a'} quorum of the policy."
+        open_ = f"{self.open:,} open, {self.overdue:,} of them overdue"
+        yield f"Sessions: {self.ended:,} ended, {self.fair:,} of them fair; {open_}."
+        for host, account in self.accounts.items():
+            yield f"Host {host}{' (test sessions)' * account['sandbox']}: {_account(account)}."
+        if self.undecided:
+            yield f"{self.undecided:,} sessions could not be decided; the last one: {self.why}"
+        if self.failed is not None:
+            yield f"FAILED: the log does not stand by its checkpoint: {self.failed}."
+        elif self.findings:
+            yield f"FAILED: {self.findings:,} finding{'s' * (self.findings != 1)}, {self.notes:,} notes."
+        elif not self.key_given:
+            yield "Nothing grave was found, but without the log's key nothing is proven."
+        else:
+            yield f"Nothing grave was found; {self.notes:,} notes on hosts."
+
+
+def _account(account: dict[str, Any]) -> str:
+    parts = [f"{account['sealed']:,} sealed", f"{account['revealed']:,} revealed"]
+    parts += [f"{count:,} void ({reason})" for reason, count in sorted(account["void"].items())]
+    parts += [f"{account[name]:,} {what}" for name, what in _COUNTED.items() if account[name]]
+    return ", ".join(parts)
+
+
+def summary(state: State, trust: Trust, failed: str | None) -> Summary:
+    """Of everything that the state holds."""
+    db = state.db
+    open_ = db.execute("SELECT count(*) FROM sessions WHERE ended IS NULL").fetchone()[0]
+    overdue = "SELECT count(*) FROM sessions WHERE ended IS NULL AND overdue <= ?"
+    notes = db.execute("SELECT count(*) FROM findings WHERE NOT grave").fetchone()[0]
+    totals = state.get("totals") or {"ended": 0, "fair": 0}
+    names, quorum = _witnesses(state, trust)
+    accounts = {host: json.loads(text) for host, text in db.execute("SELECT host, account FROM hosts ORDER BY host")}
+    return Summary(
+        origin=state.get("origin"),
+        size=state.get("size") or 0,
+        ended=totals["ended"],
+        fair=totals["fair"],
+        open=open_,
+        overdue=db.execute(overdue, [state.get("time") or 0]).fetchone()[0],
+        findings=state.grave(),
+        notes=notes,
+        undecided=state.get("undecided") or 0,
+        why=state.get("why"),
+        witnesses=names,
+        quorum=quorum,
+        key_given=trust.log_key is not None,
+        failed=failed,
+        accounts=accounts,
+    )
+
+
+def _witnesses(state: State, trust: Trust) -> tuple[tuple[str, ...], bool]:
+    kept, policy = state.get("checkpoint"), trust.policy
+    if kept is None or policy is None:
+        return (), False
+    note = SignedCheckpoint.parse(kept).note
+    names = set()
+    for name, key in policy.witnesses.items():
+        try:
+            open_note(note, [key])
+        except VerifierError:
+            continue
+        names.add(name)
+    return tuple(sorted(names)), bool(names) and policy.satisfied(names)

@@ -1,0 +1,283 @@
+"""One audit: from the state that was kept to the newest checkpoint, segment by segment.
+
+What is found is kept in the state, so an audit that finds nothing new still says what was found before.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from verifier import merkle
+from verifier.audit.fold import Fold, job_of
+from verifier.audit.forks import Fork
+from verifier.audit.sessions import Job, Judged, Known, Stated, judge
+from verifier.audit.sources import Source
+from verifier.audit.state import Found, State
+from verifier.bls.verify import best_backend
+from verifier.check import Trust
+from verifier.drand import Round, VerifiedRound, verify_rounds
+from verifier.errors import Code, FormatError
+from verifier.merkle import Frontier, leaf_hash
+from verifier.note import ED25519, VerifierKey
+from verifier.tiles import TILE_WIDTH
+from verifier.transcript import SignedCheckpoint
+from verifier.verdict import Exit
+
+SEGMENT: Final = 16 * TILE_WIDTH
+SEGMENT_BYTES: Final = 16 << 20
+MANY: Final = 20_000
+"""Entries from which on other processes are worth their start."""
+CHUNK: Final = 32
+_STAND_IN: Final = VerifierKey.of("no.key/given", ED25519, b"\x00" * 32)
+
+Progress = Callable[[int, int], None]
+Tell = Callable[[Found], None]
+
+
+@dataclass(slots=True)
+class Audit:
+    """How to audit: what is trusted, where evidence goes, in how many processes.
+
+    progress: called with (entries done, of all); tell: with each finding, as soon as it is kept.
+    """
+
+    state: State
+    trust: Trust
+    evidence: Path | None = None
+    processes: int = 1
+    progress: Progress = field(default=lambda *_: None)
+    tell: Tell = field(default=lambda _: None)
+
+    def run(self, source: Source) -> None:
+        """Audit up to the source's checkpoint. Raises VerificationError where the log does not stand by its own tiles.
+
+        Raises FormatError for a state of another log.
+        """
+        source.check(self.trust.log_key)
+        if not self._goes_on(source):
+            return
+        with self._judging(source) as judging:
+            _Pass(self, source, judging).run()
+
+    def compare(self, other: Source) -> None:
+        """Compare the checkpoint that another vantage point shows with the newest that was audited."""
+        self._same_log(other.signed)
+        other.check(self.trust.log_key)
+        self._agree(other, rollback=False)
+
+    def exit(self) -> Exit:
+        """1: something grave was found. 2: no key was given, or a session could not be decided. 0: neither."""
+        if self.state.grave():
+            return Exit.FAILED
+        undecided = self.trust.log_key is None or self.state.get("undecided")
+        return Exit.UNDECIDED if undecided else Exit.FAIR
+
+    def keep(self, found: Iterable[Found]) -> None:
+        for one in self.state.add(found):
+            self.tell(one)
+
+    # --- consistency -------------------------------------------------------------------------------------------
+
+    def _same_log(self, signed: SignedCheckpoint) -> None:
+        origin = self.state.get("origin")
+        if origin is not None and signed.checkpoint.origin != origin:
+            raise FormatError(Code.USAGE, f"the state is that of another log, {origin}")
+
+    def _goes_on(self, source: Source) -> bool:
+        """Whether the log is the one that was seen before, grown. Keeps the evidence where it is not."""
+        signed = source.signed
+        self._same_log(signed)
+        if not self._agree(source, rollback=True):
+            return False
+        done = self.state.get("size") or 0
+        if source.tree.root_at(done) != self._own_root(done):
+            text = f"its first {done} entries are not those that were audited"
+            self.keep([Found("log", "7.2", text, None)])
+            self.state.commit()
+            return False
+        self.state.put("origin", signed.checkpoint.origin)
+        self.state.put("checkpoint", signed.note.encode())
+        self.state.commit()
+        return True
+
+    def _agree(self, source: Source, *, rollback: bool) -> bool:
+        kept = self.state.get("checkpoint")
+        if kept is None:
+            return True
+        seen, shown = SignedCheckpoint.parse(kept), source.signed
+        fork = self._fork(seen, source)
+        if fork is not None:
+            self._forked(fork)
+        elif rollback and shown.checkpoint.size < seen.checkpoint.size:
+            sizes = f"{shown.checkpoint.size} entries, having shown {seen.checkpoint.size}"
+            text = f"the log has gone back: it shows {sizes}: it was rolled back, or an old copy is served"
+            self.keep([Found("log", "7.2", text, None)])
+        else:
+            return True
+        self.state.commit()
+        return False
+
+    def _fork(self, seen: SignedCheckpoint, source: Source) -> Fork | None:
+        """The evidence that two checkpoints do not agree, None where they do, or cannot be compared yet."""
+        shown, tree = source.signed, source.tree
+        old, new = seen.checkpoint, shown.checkpoint
+        if old.size <= new.size:
+            root = tree.root_at(old.size)
+            proof = tree.consistency(old.size) if 0 < old.size < new.size else []
+            return Fork(seen, shown, root, proof) if root != old.root else None
+        done = self.state.get("size") or 0
+        if new.size > done or new.size == 0:
+            return None
+        root = self._own_root(new.size)
+        if root == new.root:
+            return None
+        if done < old.size:
+            text = f"the checkpoint of {new.size} is not of the log that was audited"
+            self.keep([Found("log", "7.2", text, None)])
+            return None
+        return Fork(shown, seen, root, merkle.prove_consistency(list(self.state.leaves(old.size)), new.size))
+
+    def _forked(self, fork: Fork) -> None:
+        older, newer = fork.older.checkpoint.size, fork.newer.checkpoint.size
+        text = f"two histories: the checkpoints of {older} and of {newer} entries, both signed, do not agree"
+        if self.evidence is not None:
+            path = fork.write(self.evidence)
+            text += f"; evidence: {path.name}, for `verifier fork`"
+        self.keep([Found("log", "7.2", text, None)])
+
+    def _own_root(self, size: int) -> bytes:
+        frontier = Frontier()
+        for leaf in self.state.leaves(size):
+            frontier.append(leaf)
+        return frontier.root()
+
+    # --- processes ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _judging(self, source: Source) -> Iterator[Callable[[Iterable[Job]], Iterator[Judged]]]:
+        """Gives what judges jobs, here or in other processes."""
+        infos = {hash_: chain.as_dict() for hash_, chain in self.trust.chains.items()}
+        known = Known(self.trust, source.signed, self.trust.log_key or _STAND_IN, infos)
+        if self.processes <= 1 or source.tree.size - (self.state.get("size") or 0) < MANY:
+            yield lambda jobs: map(partial(judge, known), jobs)
+            return
+        context = multiprocessing.get_context("spawn")
+        pool = ProcessPoolExecutor(self.processes, context, initializer=_start, initargs=(known,))
+        try:
+            yield lambda jobs: _spread(pool, jobs)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+_known: Known | None = None
+
+
+def _start(known: Known) -> None:
+    global _known  # noqa: PLW0603 - what a worker process is for
+    _known = known
+
+
+def _judge_many(jobs: Sequence[Job]) -> list[Judged]:
+    assert _known is not None
+    return [judge(_known, job) for job in jobs]
+
+
+def _spread(pool: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[Judged]:
+    left = iter(jobs)
+    futures = []
+    while chunk := list(islice(left, CHUNK)):
+        futures.append(pool.submit(_judge_many, chunk))
+    for future in futures:
+        yield from future.result()
+
+
+class _Pass:
+    """The entries from where the state ends to where the checkpoint does."""
+
+    def __init__(self, audit: Audit, source: Source, judging: Callable[[Iterable[Job]], Iterator[Judged]]) -> None:
+        self._audit: Final = audit
+        self._state: Final = audit.state
+        self._tree: Final = source.tree
+        self._judging: Final = judging
+        self._fold: Final = Fold(audit.state, source.signed.checkpoint.origin, audit.trust.chains)
+
+    def run(self) -> None:
+        size, done = self._tree.size, self._state.get("size") or 0
+        self._audit.progress(done, size)
+        while done < size:
+            done = self._segment(done)
+            self._audit.progress(done, size)
+        self._judge_open(self._state.get("judged") or 0)
+
+    def _segment(self, first: int) -> int:
+        index, held = first, 0
+        hashes: list[bytes] = []
+        while index < self._tree.size and index - first < SEGMENT and held < SEGMENT_BYTES:
+            for data in self._tree.bundle(index // TILE_WIDTH)[index % TILE_WIDTH :]:
+                leaf = leaf_hash(data)
+                hashes.append(leaf)
+                self._fold.take(index, data, leaf)
+                index, held = index + 1, held + len(data)
+        self._verify_rounds()
+        self._take(self._judging(self._fold.jobs()))
+        self._audit.keep(self._fold.found)
+        self._fold.found.clear()
+        self._fold.save()
+        self._state.add_leaves(first, hashes)
+        self._state.put("size", index)
+        self._state.commit()
+        return index
+
+    def _take(self, judged: Iterable[Judged]) -> None:
+        totals: dict[str, Any] = self._state.get("totals") or {"ended": 0, "fair": 0}
+        for one in judged:
+            self._audit.keep(one.found)
+            totals["ended"] += 1
+            totals["fair"] += one.fair
+            if one.undecided is not None:
+                self._state.put("undecided", (self._state.get("undecided") or 0) + 1)
+                self._state.put("why", one.undecided)
+            if one.late and one.found:
+                host = one.found[0].host
+                if host is not None:
+                    self._fold.accounts.of(host).late += 1
+        self._state.put("totals", totals)
+
+    def _judge_open(self, start: int) -> None:
+        """Judge what is open and has grown, as far as it goes."""
+        db, end = self._state.db, self._tree.size
+        grown = db.execute("SELECT DISTINCT session FROM pending WHERE i >= ?", [start]).fetchall()
+        for (session,) in grown:
+            host = db.execute("SELECT host FROM sessions WHERE session = ?", [session]).fetchone()[0]
+            own = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
+            for judged in self._judging([job_of(self._state, session, host, own, end)]):
+                self._audit.keep(judged.found)
+        self._state.put("judged", end)
+        self._state.commit()
+
+    def _verify_rounds(self) -> None:
+        """Verify what the segment states of rounds and was not verified before: two pairings for each chain."""
+        db = self._state.db
+        query = "SELECT 1 FROM stated WHERE chain = ? AND round = ? AND signature = ? AND previous = ?"
+        new: dict[bytes, list[Stated]] = {}
+        for one in self._fold.stated:
+            if db.execute(query, one).fetchone() is None:
+                new.setdefault(one[0], []).append(one)
+        self._fold.stated.clear()
+        for name, several in new.items():
+            rounds = [Round(number, signature, previous or None) for _, number, signature, previous in several]
+            answers = verify_rounds(self._audit.trust.chains[name], rounds, best_backend())
+            for one, answer in zip(several, answers, strict=True):
+                error = None if isinstance(answer, VerifiedRound) else f"{answer.code}: {answer.message}"
+                db.execute("INSERT INTO stated VALUES (?, ?, ?, ?, ?)", [*one, error])
+                if error is not None:
+                    rule = "2.6" if error.startswith(Code.POINT) else "2.5"
+                    self._audit.keep([Found("round", rule, f"round {one[1]} is false: {error}", None)])

@@ -1,0 +1,117 @@
+"""One session of a log that was read whole, judged by the verifier's own procedure, in any process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from verifier import entries
+from verifier.audit.state import Found
+from verifier.bls.verify import best_backend
+from verifier.check import Trust, check_read
+from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
+from verifier.encoding import Json
+from verifier.errors import Code, FormatError, VerificationError, VerifierError
+from verifier.evidence import ReadLog
+from verifier.note import VerifierKey
+from verifier.session import collect
+from verifier.transcript import Event, SignedCheckpoint, Transcript
+from verifier.verdict import Exit, State, Verdict
+
+parse: Final = lru_cache(maxsize=512)(entries.parse_entry)
+"""The entry of these exact bytes, kept for a while: seals and rounds are asked for several times."""
+
+Stated: TypeAlias = tuple[bytes, int, bytes, bytes]
+"""(chain hash, round, signature, previous signature or b"")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What all sessions of one audit have in common. vkey: the log's key, or a stand-in where none was given."""
+
+    trust: Trust
+    signed: SignedCheckpoint
+    vkey: VerifierKey
+    infos: Mapping[bytes, Mapping[str, Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A session to judge. events: (index, entry) of its own entries, in log order, and of the rounds that it uses.
+
+    known: as of evidence.ReadLog. rounds: why a stated round is false, None where it is true.
+    """
+
+    session: bytes
+    host: str
+    chain: bytes
+    events: tuple[tuple[int, bytes], ...]
+    known: tuple[tuple[int, int], ...]
+    rounds: Mapping[Stated, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a session showed. ended, late, proven: of its verdict; undecided: why an ended one could not be decided."""
+
+    found: list[Found] = field(default_factory=list)
+    late: bool = False
+    fair: bool = False
+    undecided: str | None = None
+
+
+def judge(known: Known, job: Job) -> Judged:
+    """Judge one session. Raises nothing for what its entries hold."""
+    session = job.session.hex()
+    judged: list[Found] = []
+    events = []
+    for index, data in job.events:
+        try:
+            events.append(Event(index, data, parse(data), ()))
+        except VerifierError as error:
+            judged.append(Found("log", "3", str(error), index, session, job.host))
+    signed = known.signed
+    info = known.infos.get(job.chain, {})
+    transcript = Transcript(signed.checkpoint.origin, known.vkey, info, tuple(events), signed=signed)
+    try:
+        read = collect(transcript)
+        assert read is not None
+        log = ReadLog(transcript, read, known.trust.log_key is not None, job.known)
+        verdict = check_read(log, known.trust, _verifying(job.rounds), best_backend())
+    except FormatError as error:
+        return Judged([*judged, Found("log", "3", str(error), events[0].index, session, job.host)])
+    judged += _found(verdict, session, job.host, read.seal.index)
+    late = [remark for remark in verdict.remarks if remark.startswith("Late:")]
+    judged += [
+        Found("host", "6.3", remark, read.seal.index, session, job.host, grave=False) for remark in dict.fromkeys(late)
+    ]
+    ended = read.reveal is not None
+    undecided = verdict.headline if ended and verdict.exit == Exit.UNDECIDED else None
+    return Judged(judged, bool(late), verdict.exit == Exit.FAIR, undecided)
+
+
+def _found(verdict: Verdict, session: str, host: str, index: int) -> list[Found]:
+    failed = [claim for claim in verdict.claims if claim.state == State.FAILED]
+    if not failed and verdict.exit == Exit.FAILED:
+        return [Found("custody", "6.12", "given up: the seed was never revealed", index, session, host)]
+    return [
+        Found(claim.name, finding.rule, finding.text, finding.index, session, host)
+        for claim in failed
+        for finding in claim.findings
+    ]
+
+
+def _verifying(rounds: Mapping[Stated, str | None]) -> Callable[[ChainInfo, Round], VerifiedRound]:
+    def verify(chain: ChainInfo, stated: Round) -> VerifiedRound:
+        key = (chain.hash, stated.round, stated.signature, stated.previous_signature or b"")
+        if key not in rounds:
+            return verify_round(chain, stated, best_backend())
+        error = rounds[key]
+        if error is None:
+            return VerifiedRound(chain, stated.round, stated.signature, stated.previous_signature)
+        code, _, message = error.partition(": ")
+        raise (VerificationError if code == Code.ROUND_SIGNATURE else FormatError)(Code(code), message)
+
+    return verify

@@ -1,0 +1,99 @@
+"""Where an audited log comes from: the tiles at an address, or a database file. Both are read as one `Tree`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from verifier import whole_log
+from verifier.audit.trees import Read, Tree
+from verifier.errors import Code, FormatError, VerificationError
+from verifier.merkle import HASH_BYTES, leaf_hash, tree_root
+from verifier.note import VerifierKey, open_note
+from verifier.tiles import ENTRIES, TILE_WIDTH, encode_bundle, parse_tile_path
+from verifier.transcript import SignedCheckpoint
+
+Download = Callable[[str, int], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A log as somebody shows it now: its newest checkpoint, and the tree below it."""
+
+    signed: SignedCheckpoint
+    tree: Tree
+
+    def check(self, key: VerifierKey | None) -> None:
+        """Verify the checkpoint's signature, if a key is given, and that the tiles lead to its root.
+
+        Raises VerificationError(SIGNATURE, INCLUSION).
+        """
+        check_signature(self.signed, key)
+        self.tree.check()
+
+
+def check_signature(signed: SignedCheckpoint, key: VerifierKey | None) -> None:
+    """Raises VerificationError(SIGNATURE) unless the checkpoint is of the key's log and signed by it."""
+    if key is None:
+        return
+    if key.name != signed.checkpoint.origin:
+        raise VerificationError(Code.SIGNATURE, f"the key is that of another log, {key.name}")
+    open_note(signed.note, [key])
+
+
+def log_prefix(url: str) -> str:
+    """Where a log's tiles are, by the address of a service, of its log, or of the checkpoint."""
+    base = url.rstrip("/").removesuffix("/checkpoint")
+    return base if base.endswith("/log") else f"{base}/log"
+
+
+def of_address(url: str, download: Download) -> Source:
+    """The log at an address. Raises FormatError, and what download(address, limit) raises."""
+    prefix = log_prefix(url)
+    try:
+        note = download(f"{prefix}/checkpoint", whole_log.MAX_CHECKPOINT_BYTES).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise FormatError(Code.CHECKPOINT, f"{prefix}/checkpoint is no checkpoint") from error
+    signed = SignedCheckpoint.parse(note)
+    return _source(signed, lambda path, limit: download(f"{prefix}/{path}", limit))
+
+
+@contextmanager
+def of_database(path: Path | str) -> Iterator[Source]:
+    """The log in a database file. Its stored hashes are not read: its entries are hashed, all of them, first."""
+    with whole_log.of_database(path) as log:
+        size = log.size
+        subtrees = [
+            tree_root([leaf_hash(entry) for entry in log.batch(first, first + TILE_WIDTH)])
+            for first in range(0, size - TILE_WIDTH + 1, TILE_WIDTH)
+        ]
+        yield _source(log.signed, _reader(log.batch, size, subtrees))
+
+
+def _source(signed: SignedCheckpoint, read: Read) -> Source:
+    return Source(signed, Tree(read, signed.checkpoint.size, signed.checkpoint.root))
+
+
+def _reader(batch: whole_log.Batch, size: int, subtrees: list[bytes]) -> Read:
+    """Gives tiles of a tree whose entries are at hand. subtrees: the hashes of level 1, of 256 leaves each."""
+
+    def read(path: str, _: int) -> bytes:
+        tile = parse_tile_path(path)
+        first = tile.index * TILE_WIDTH
+        if tile.level <= 0:
+            entries = batch(first, first + tile.width)
+            if len(entries) != tile.width:
+                raise FormatError(Code.DOCUMENT, f"the entries {first} to {first + tile.width - 1} are not all there")
+            return encode_bundle(entries) if tile.level == ENTRIES else b"".join(map(leaf_hash, entries))
+        hashes = subtrees
+        for _level in range(1, tile.level):
+            hashes = [
+                tree_root(hashes[at : at + TILE_WIDTH]) for at in range(0, len(hashes) - TILE_WIDTH + 1, TILE_WIDTH)
+            ]
+        found = b"".join(hashes[first : first + tile.width])
+        assert len(found) == tile.width * HASH_BYTES <= size * HASH_BYTES
+        return found
+
+    return read
