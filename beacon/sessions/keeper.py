@@ -260,7 +260,9 @@ class Keeper:
                 await self._finish(state, work, settling.finish_opened(self._context, state, opened))
                 return True
             if state.unlocked is None:
-                return False
+                unlocks = self._unlocks(state.lock, state.seal.reveal_by)
+                self._look_at(max(unlocks, self._clock.now() + RETRY_MS), state.session)
+                return True
         if seed is None:
             return await self._append(state, lambda current, time: commands.missed_reveal(current, chain, time))
         if state.seal.plan is not None:
