@@ -6,7 +6,16 @@ import sys
 from typing import Final
 
 EXTRA: Final = frozenset(
-    {"aiohttp", "apscheduler", "prometheus_client", "pydantic", "pydantic_settings", "sqlite_utils", "structlog"}
+    {
+        "aiohttp",
+        "apscheduler",
+        "jinja2",
+        "prometheus_client",
+        "pydantic",
+        "pydantic_settings",
+        "sqlite_utils",
+        "structlog",
+    }
 )
 """What the extra [service] of the distribution brings, by the names that are imported."""
 
