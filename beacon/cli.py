@@ -15,6 +15,7 @@ import click
 
 from beacon import logs
 from beacon.cli_common import EPILOG, directory_option, errors, json_option, print_json
+from beacon.cli_export import export
 from beacon.clock import SystemClock
 from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, require_databases
 from beacon.log import fsck, highwater
@@ -195,6 +196,9 @@ def serve(directory: Path) -> None:
 @main.group()
 def log() -> None:
     """Look after the log of a data directory."""
+
+
+log.add_command(export)
 
 
 @log.command(epilog=EPILOG)

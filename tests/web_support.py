@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from types import SimpleNamespace
 
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
@@ -12,6 +13,8 @@ from beacon.web.application import build_web
 from beacon.web.openapi_document import PAGES
 from beacon.web.services import SERVICES, Chain, Services
 from beacon.witness.witnesses import Nobody
+from tests import log_support
+from tests.log_support import open_log
 from tests.openapi_support import violations
 from tests.round_support import QUICKNET
 from tests.session_support import ALICE, BOB, ORIGIN
@@ -60,6 +63,20 @@ async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies=""
     async with TestClient(TestServer(app)) as client:
         yield client
     assert found == [], "\n".join(found)
+
+
+@contextlib.asynccontextmanager
+async def serving_log(path, **settings):
+    """(log, client) of a log alone, without hosts and sessions (`tests.log_support`)."""
+    log = open_log(path)
+    app = build_web(Settings(origin=log_support.ORIGIN, **settings))
+    app[SERVICES] = SimpleNamespace(log=log, vkey=log.vkey, witnesses=Nobody())
+    app.on_shutdown.clear()
+    try:
+        async with TestClient(TestServer(app)) as client:
+            yield log, client
+    finally:
+        log.close()
 
 
 def hold(app):
