@@ -87,6 +87,13 @@ def test_a_chain_that_was_not_given_leaves_it_unknown():
     assert "--chain" in claim.text
 
 
+@pytest.mark.parametrize("signed", [None, 1])
+def test_it_opens_without_the_chain_of_the_seal(signed):
+    result = verdict(opening(story(), signed=signed), replace(TRUST, chains={LOCKS.chain.hash: LOCKS.chain}))
+    assert broken(result) == (set() if signed is None else {("round", "2.5")})
+    assert ("opens" if signed is None else "not yet") in result["custody"].text
+
+
 @pytest.mark.parametrize("name", ["default", "evmnet"])
 def test_a_chain_that_carries_none(name):
     chain = pinned_chains()[name]

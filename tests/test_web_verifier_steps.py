@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from tests import builder, test_check_rules, test_web_verifier, web_verifier
 from tests.builder import data, live, match
+from tests.test_custody import LOCKS, SEED, opening, story
 from tests.web_verifier import checked
 
 GOOD = {
@@ -122,6 +123,19 @@ FALSE = {
 def test_what_is_false_is_shown_false(name):
     make, expected = FALSE[name]
     assert {step["id"] for step in steps_of(make().document()) if step["ok"] is False} == expected
+
+
+def test_the_opening_of_a_timelock_is_a_step():
+    options = {"chains": ["quicknet", json.dumps(LOCKS.chain.as_dict())]}
+    for seed, opened in ((SEED, True), (bytes(32), False)):
+        [step] = [one for one in steps_of(opening(story(seed=seed)).document(), **options) if one["claim"] == "custody"]
+        assert (step["id"], step["ok"], values(step)["commitment s_0"]) == (
+            "timelock",
+            opened,
+            hashlib.sha256(SEED).digest(),
+        )
+        assert (step["result"].get("hex") == SEED.hex()) == opened
+    assert [one for one in steps_of(story().document(), **options) if one["claim"] == "custody"] == []
 
 
 def test_a_false_proof_and_a_false_signature_are_shown_false():

@@ -156,14 +156,13 @@ class _Check:
         return replace(claim, text=f"{claim.text}, and {self.unchecked} more not checked")
 
     def _round(self, log: Claim) -> tuple[State, str]:
-        if self.chain is None:
-            return State.UNKNOWN, f"the drand chain {self.seal.chain.hex()[:16]}... was not given (--chain)"
-        if encode_json(dict(sorted(self.transcript.info.items()))) != encode_json(
+        if self.chain is not None and encode_json(dict(sorted(self.transcript.info.items()))) != encode_json(
             dict(sorted(self.chain.as_dict().items()))
         ):
             self._fail(ClaimName.ROUND, "2.5", "the document's chain is not the pinned one")
-        stated = self._stated_rounds(self.chain)
-        self._verify_all(stated, log)
+        self._verify_all(self._stated_rounds(), log)
+        if self.chain is None:
+            return State.UNKNOWN, f"the drand chain {self.seal.chain.hex()[:16]}... was not given (--chain)"
         if self.unchecked:
             return State.UNKNOWN, f"{self.unchecked} rounds were not checked, since the log does not vouch for them"
         needed = self._needed_rounds()
@@ -175,10 +174,15 @@ class _Check:
         text = f"{len(needed)} round{'s' * (len(needed) > 1)} of {self.chain.beacon_id} under the pinned key"
         return State.PROVEN, text
 
-    def _stated_rounds(self, chain: ChainInfo) -> list[tuple[Round, ChainInfo, int]]:
-        """(round, its chain, log index) of the seal's `after`, then of every shown round that the session uses."""
-        after = self.seal.after
-        found = [(Round(after.round, after.signature, after.previous_signature), chain, self.session.seal.index)]
+    def _stated_rounds(self) -> list[tuple[Round, ChainInfo, int]]:
+        """(round, its chain, log index) of the seal's `after`, then of every shown round that the session uses.
+
+        Those of chains that were not given are left out.
+        """
+        after, found = self.seal.after, []
+        if self.chain is not None:
+            stated = Round(after.round, after.signature, after.previous_signature)
+            found.append((stated, self.chain, self.session.seal.index))
         for name, number in sorted(rounds_used(self.transcript)):
             trusted, event = self.trust.chains.get(name), self.session.rounds.get((name, number))
             if trusted is not None and event is not None:

@@ -2,7 +2,7 @@
 import { equal, hex, sha256, u32, u64, utf8 } from "./bytes.ts";
 import { FormatError } from "./errors.ts";
 import { Fields } from "./fields.ts";
-import type { Json } from "./json.ts";
+import { type Json, MAX_INTEGER } from "./json.ts";
 import { type Scheme, SCHEMES } from "./schemes.ts";
 import defaultChain from "../../../config/chains/default.json";
 import evmnet from "../../../config/chains/evmnet.json";
@@ -98,6 +98,12 @@ export function isSameChain(one: ChainInfo, other: ChainInfo): boolean {
 export function timeOf(chain: ChainInfo, round: number): number {
   const exact = 1000n * (BigInt(chain.genesisTime) + (BigInt(round) - 1n) * BigInt(chain.period));
   return Number(exact);
+}
+
+/** The last round that may be named: the end of a retired chain, else the last whose time is within 2^53 - 1 ms. */
+export function finalRound({ lastRound, genesisTime, period }: Chain): number {
+  const latest = Math.floor((Math.floor(MAX_INTEGER / 1000) - genesisTime) / period) + 1;
+  return lastRound === null ? latest : Math.min(lastRound, latest);
 }
 
 /** The first round that falls due at `time` ms or later. */

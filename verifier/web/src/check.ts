@@ -83,7 +83,7 @@ async function checkSession(
   const draws = new Draws(given);
   const recomputed = await checkOutcomes(given, draws, () => pace.tick());
   if (steps !== null) {
-    await sessionSteps(given, rounds.checked, steps, () => pace.tick());
+    await sessionSteps(given, rounds, steps, () => pace.tick());
   }
   await pace.report(1, "all was checked");
   const attachments = options.attachments ?? {};

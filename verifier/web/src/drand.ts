@@ -1,6 +1,6 @@
 /** Verifying drand rounds (PROTOCOL.md, 2.4 to 2.6). */
 import { equal, hex, sha256 } from "./bytes.ts";
-import type { Chain } from "./chains.ts";
+import { type Chain, finalRound } from "./chains.ts";
 import { Memo } from "./memo.ts";
 import type { Scheme } from "./schemes.ts";
 
@@ -21,7 +21,7 @@ const HOLDS: RoundVerdict = { holds: true };
 const KNOWN = new Memo<RoundVerdict>(10_000);
 
 export function verifyRound(chain: Chain, stated: StatedRound): RoundVerdict {
-  return KNOWN.get(nameOf(chain, stated), () => verifyAnew(chain, stated));
+  return formFault(chain, stated) ?? KNOWN.get(nameOf(chain, stated), () => verifyUnderKey(chain.rules, chain.publicKey, stated));
 }
 
 /** Whether all of these rounds hold, which is found out for all of them at once; each is known then. */
@@ -47,21 +47,22 @@ function nameOf({ rules, publicKey, genesisSeed }: Chain, { round, signature, pr
   return [rules.name, hex(publicKey), hex(genesisSeed), round, hex(signature), before].join(" ");
 }
 
-function verifyAnew(chain: Chain, stated: StatedRound): RoundVerdict {
-  const why = formFault(chain, stated);
-  return why === null ? verifyUnderKey(chain.rules, chain.publicKey, stated) : { holds: false, rule: "2.5", why };
-}
-
-/** What is wrong with a round before its signature is looked at, or null (2.5). */
-function formFault({ rules, genesisSeed }: Chain, { round, previous }: StatedRound): string | null {
-  if (round < 1) {
-    return "rounds start at 1";
+/** What is wrong with a round before its signature is looked at, or null. */
+function formFault(chain: Chain, { round, signature, previous }: StatedRound): RoundVerdict | null {
+  const wrong = (rule: "2.5" | "2.6", why: string): RoundVerdict => ({ holds: false, rule, why });
+  const { rules } = chain;
+  const final = finalRound(chain);
+  if (round < 1 || round > final) {
+    return wrong("2.5", `rounds of this chain are 1 to ${final}`);
+  }
+  if (signature.length !== rules.signatureBytes) {
+    return wrong("2.6", `a signature of ${rules.name} has ${rules.signatureBytes} bytes`);
   }
   if (rules.chained !== (previous !== null)) {
-    return "previous_signature is there on chained schemes, and only there";
+    return wrong("2.5", "previous_signature is there on chained schemes, and only there");
   }
-  const linked = previous === null || round > 1 || equal(previous, genesisSeed);
-  return linked ? null : "round 1 follows the genesis seed";
+  const linked = previous === null || round > 1 || equal(previous, chain.genesisSeed);
+  return linked ? null : wrong("2.5", "round 1 follows the genesis seed");
 }
 
 /** The same where only a public key is known. */

@@ -4,9 +4,11 @@ import { basename } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { check, checkReceipt, type CheckOptions, type Unusable, type Verdict } from "./api.ts";
+import { base64 } from "./bytes.ts";
 import { verifyRound } from "./drand.ts";
 import { verifySignature } from "./ed25519.ts";
 import { accepted } from "./errors.ts";
+import { openTimelock, parseTimelock } from "./timelock.ts";
 import { readTrust } from "./trust.ts";
 import { runVectors } from "./vectors.ts";
 
@@ -25,6 +27,7 @@ type Asked =
   | { readonly receipt: string; readonly transcript: string; readonly options: CheckOptions }
   | { readonly key: string; readonly message: string; readonly signature: string }
   | { readonly chain: string; readonly round: number; readonly signature: string; readonly previous: string | null }
+  | { readonly timelock: string; readonly to: string; readonly signature: string }
   | { readonly trust: CheckOptions };
 
 /** Many questions to one process: one JSON object a line in, one a line out. */
@@ -45,6 +48,12 @@ async function answer(asked: Asked): Promise<unknown> {
   }
   if ("trust" in asked) {
     return accepted(() => readTrust(asked.trust)) !== null;
+  }
+  if ("timelock" in asked) {
+    const [chain] = readTrust({ chains: [asked.to] }).chains.values();
+    const ciphertext = chain && accepted(() => parseTimelock(bytes(asked.timelock), chain));
+    const opened = ciphertext && openTimelock(ciphertext, bytes(asked.signature));
+    return opened?.opens === true ? [`${ciphertext?.round}`, base64(opened.plaintext)] : null;
   }
   if ("chain" in asked) {
     const [chain] = readTrust({ chains: [asked.chain] }).chains.values();

@@ -2,35 +2,39 @@
 import { concat, equal, hex, sha256, u32, u64 } from "./bytes.ts";
 import type { Case } from "./case.ts";
 import { chainHash } from "./chains.ts";
+import { openSeed, readLock } from "./custody.ts";
+import { roundName } from "./document.ts";
 import { randomness, verifyRound } from "./drand.ts";
 import { isOutcome } from "./draws.ts";
 import { verifySignature } from "./ed25519.ts";
 import type { Call, Contributed, Draw } from "./entries.ts";
+import { accepted } from "./errors.ts";
 import type { Json } from "./json.ts";
 import { Draws } from "./outcomes.ts";
 import { explain } from "./recipes.ts";
-import { statedRounds } from "./rounds.ts";
+import { type Rounds, statedRounds } from "./rounds.ts";
 import { type Bound, bindingPreimage, contributionMessage, sessionPreimage, type Stream } from "./seeds.ts";
 import { bytes, joined, json, type Steps, text, yesOrNo } from "./steps.ts";
 
 const MAX_BLOCKS = 64;
 const MAX_TAKEN = 512;
 
-/** `rounds`: how many of the stated rounds were looked at. */
+/** The steps of one session, with what was found of its rounds. */
 export async function sessionSteps(
   given: Case,
-  rounds: number,
+  { checked, verified }: Rounds,
   steps: Steps,
   pace: () => Promise<void>,
 ): Promise<void> {
   chainStep(given, steps);
-  for (const stated of statedRounds(given).slice(0, rounds)) {
+  for (const stated of statedRounds(given).slice(0, checked)) {
     await pace();
     roundStep(stated, steps);
   }
   contributionSteps(given, steps);
   digestStep(given, steps);
   seedSteps(given, steps);
+  timelockStep(given, verified, steps);
   await drawSteps(given, steps, pace);
 }
 
@@ -183,6 +187,42 @@ function seedSteps({ session }: Case, steps: Steps): void {
       ok: below === undefined ? null : equal(result, below),
     });
   }
+}
+
+function timelockStep({ session, chains }: Case, verified: Rounds["verified"], steps: Steps): void {
+  const { entry: seal, index } = session.seal;
+  const { timelock } = seal;
+  const chain = timelock && chains.get(timelock.chain);
+  const signature = timelock && verified.get(roundName(timelock.chain, timelock.round));
+  const ciphertext = chain && accepted(() => readLock(timelock, chain));
+  if (!ciphertext || !signature) {
+    return;
+  }
+  const seed = openSeed(seal, ciphertext, signature);
+  const { point, maskedSigma, maskedKey, file } = ciphertext;
+  steps.add({
+    id: "timelock",
+    claim: "custody",
+    title: `Round ${timelock.round} of ${chain.name} opens the timelock`,
+    rule: "7.3",
+    entryIndex: index,
+    inputs: [
+      bytes("signature of the round", signature),
+      bytes("U", point),
+      bytes("V", maskedSigma),
+      bytes("W", maskedKey),
+      bytes("age header", file.header),
+      bytes("age MAC", file.mac),
+      bytes("age nonce", file.nonce),
+      bytes("age payload", file.chunks),
+      bytes("commitment s_0", seal.commitment),
+    ],
+    operation:
+      "σ = V ⊕ H2(e(signature, U)); file key M = W ⊕ H4(σ); H3(σ, M) times the generator must be U; then age v1; " +
+      `SHA-256 of it, ${seal.links} times over, must be s_0`,
+    result: typeof seed === "string" ? text("it does not open", seed) : bytes(`s_${seal.links}`, seed),
+    ok: typeof seed !== "string",
+  });
 }
 
 function bindingStep(id: string, bound: Bound, index: number | undefined, steps: Steps): void {
