@@ -192,7 +192,7 @@ async def views(player, match):
     await player.get(f"{rounds}/{match['round']}")
     tag = player.calls[-1].headers["ETag"]
     await player.get(f"{rounds}/{match['round']}", expect=304, **{"If-None-Match": tag})
-    for path in ("checkpoint", "vkey", "tile/entries/000.p/1"):
+    for path in ("checkpoint", "vkey", "tile/entries/000.p/1", "log.db"):
         await player.get(f"/log/{path}")
     await player.get("/log/tile/0/999", expect=404)
     for path in ("/healthz", "/readyz", "/openapi.json", "/docs", "/problems/seal-round-too-early"):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from aiohttp import web
 
+from beacon.log.snapshot import Snapshots
 from beacon.settings import Settings
 from beacon.web import (
     batch_routes,
@@ -16,6 +19,7 @@ from beacon.web import (
     rates,
     sending,
     session_routes,
+    snapshot_routes,
     waits,
     webhook_routes,
 )
@@ -32,6 +36,9 @@ def build_web(settings: Settings) -> web.Application:
     app.on_response_prepare.append(add_headers)
     app[waits.SEATS] = waits.Seats(settings.waiting.listeners, settings.waiting.listeners_per_address)
     app[sending.HELD] = sending.Held()
+    app[snapshot_routes.SNAPSHOTS] = Snapshots()
+    app[snapshot_routes.DOWNLOADS] = Counter()
+    app.on_shutdown.append(snapshot_routes.stop)
     app.on_shutdown.append(chain_routes.release)
     app.on_shutdown.append(waits.release)
     for module in (
@@ -41,6 +48,7 @@ def build_web(settings: Settings) -> web.Application:
         event_routes,
         webhook_routes,
         chain_routes,
+        snapshot_routes,
         log_routes,
         health_routes,
         docs_routes,

@@ -93,6 +93,8 @@ _HEADERS: Final[Mapping[str, tuple[dict[str, Any], str]]] = {
     "Location": ({"type": "string", "format": "uri-reference"}, "Where what was made is."),
     "Content-Location": ({"type": "string", "format": "uri-reference"}, "Where this very answer stays."),
     "ETag": ({"type": "string"}, "Names this version of the answer, for `If-None-Match`."),
+    "Log-Size": ({"type": "integer", "minimum": 1}, "How many entries the newest checkpoint in the file covers."),
+    "Log-Checkpoint": ({"type": "string"}, "That checkpoint, a signed note, in base64."),
     "Cache-Control": ({"type": "string"}, "For how long the answer stays true; without it nothing is to be cached."),
 }
 

@@ -1,0 +1,100 @@
+"""A copy of log.db at one moment, for whoever wants to audit the whole log from a file.
+
+SQLite makes it (VACUUM INTO) from a reader's connection, in a thread of its own, one at a time: the writer goes on
+meanwhile. A copy is kept for a while, beside the log; the one before it stays until the next, for those who read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from beacon.log import reads
+from beacon.store.errors import LogDamaged
+from beacon.store.schema import open_readonly
+
+KEPT_SECONDS: Final = 600
+"""For how long a copy is given though the log has grown."""
+
+LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A copy. size: entries that its newest checkpoint covers; note: that checkpoint; made: when, monotonic s."""
+
+    path: Path
+    size: int
+    note: str
+    made: float
+
+
+class Snapshots:
+    """The copies of one log, on one event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock: Final = clock
+        self._kept: list[Snapshot] = []
+        self._making: asyncio.Task[None] | None = None
+        self._db: sqlite3.Connection | None = None
+
+    async def newest(self, path: Path, size: int, seconds: float) -> Snapshot | None:
+        """The copy that there is; where there is none the first, if it is made within so many seconds.
+
+        path: of log.db; size: how many entries it has now. A copy that is old, of a log that has grown, is given once
+        more while a new one is made.
+        """
+        old = not self._kept or (self._kept[-1].size < size and self._clock() - self._kept[-1].made >= KEPT_SECONDS)
+        if old and (self._making is None or self._making.done()):
+            self._making = asyncio.create_task(self._make(path))
+        if not self._kept and self._making is not None:
+            await asyncio.wait({self._making}, timeout=seconds)
+            if self._making.done():
+                self._making.result()
+        return self._kept[-1] if self._kept else None
+
+    async def close(self) -> None:
+        """Give up what is being made."""
+        making = self._making
+        while making is not None and not making.done():
+            if self._db is not None:
+                self._db.interrupt()
+            await asyncio.wait({making}, timeout=LOOK_SECONDS)
+        if making is not None and not making.cancelled():
+            making.exception()
+
+    async def _make(self, path: Path) -> None:
+        made = await asyncio.to_thread(self._copy, path)
+        self._kept = [*self._kept[-1:], made]
+        await asyncio.to_thread(_remove, path, {one.path for one in self._kept})
+
+    def _copy(self, path: Path) -> Snapshot:
+        beside = path.with_name("log-snapshot.new")
+        beside.unlink(missing_ok=True)
+        with closing(open_readonly(path, closed_elsewhere=True)) as db:
+            self._db = db.conn
+            try:
+                db.conn.execute("VACUUM INTO ?", [str(beside)])
+            finally:
+                self._db = None
+        with closing(open_readonly(beside)) as db:
+            size = db.execute("SELECT max(size) FROM checkpoints").fetchone()[0]
+            if size is None:
+                raise LogDamaged("the log has no checkpoint")
+            note = reads.signed_note(db, size)
+        target = path.with_name(f"log-snapshot-{size}.db")
+        beside.replace(target)
+        return Snapshot(target, size, note, self._clock())
+
+
+def _remove(path: Path, but: set[Path]) -> None:
+    """Remove the copies that nobody is given any more, of earlier runs too."""
+    for old in path.parent.glob("log-snapshot-*.db"):
+        if old not in but:
+            old.unlink(missing_ok=True)
