@@ -37,7 +37,7 @@ from verifier.audit.trees import Tree
 from verifier.cli import main
 from verifier.encoding import encode_json
 from verifier.errors import Code, FormatError, VerificationError
-from verifier.note import SigningKey
+from verifier.note import Checkpoint, SigningKey
 from verifier.tiles import TILE_WIDTH, encode_bundle, parse_bundle, parse_tile_path
 from verifier.verdict import Exit
 
@@ -420,6 +420,10 @@ def test_a_database_file(good: list[bytes], tmp_path: Path) -> None:
     done = command("check-db", database(tmp_path / "other.db", other, signed(good)), "--log-key", VKEY)
     assert (done.exit_code, "does not stand by its checkpoint" in done.stdout) == (1, True)
     assert command("check-db", tmp_path / "absent.db").exit_code == 3
+    endless = Checkpoint(ORIGIN, 10**15, bytes(32)).encode()
+    path = database(tmp_path / "endless.db", good, f"{endless}\n{LOG_KEY.sign(endless)}")
+    done = command("check-db", path, "--log-key", VKEY)
+    assert (done.exit_code, "are not all there" in done.stderr) == (3, True)
 
 
 def test_a_quorum_of_witnesses_proves_sessions(good: list[bytes], tmp_path: Path) -> None:

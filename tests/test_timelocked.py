@@ -1,5 +1,6 @@
 """Sealed seeds that open themselves: the service reveals what nobody else does once the timelock's round is in the log."""
 
+import asyncio
 import os
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ from pydantic import ValidationError
 
 from beacon.errors import ApiError
 from beacon.rounds.network import Network
-from beacon.sessions.locks import MARGIN_MS, Locks
+from beacon.sessions.locks import MARGIN_MS, OPENING, Locks
 from beacon.sessions.requests import DrawRequest
 from beacon.sessions.worker import Worker
 from beacon.settings import SessionSettings
@@ -57,6 +58,7 @@ async def reach(made, number):
     made.clock.time = NET.chain.time(number) + 500
     await made.rounds.arrive(number)
     await made.keeper.tick()
+    await made.made_aside()
     await made.keeper.tick()
 
 
@@ -216,17 +218,52 @@ async def test_a_restart_in_between_forgets_nothing(tmp_path, rounds):
         await reach(second, written.state["timelock"]["round"])
     async with service(tmp_path, seeds=seeds, **options) as third:
         await third.keeper.tick()
+        await third.made_aside()
         shown = await view(third, written.session)
         assert (shown["state"], shown["drawn"]["turn"]) == ("revealed", 2)
         assert (await verdict(third, written.session)).exit == 0
 
 
-async def test_a_false_round_in_the_log_opens_nothing_and_voids_nothing(running):
+async def test_many_timelocks_that_open_at_once_hold_up_nobody_elses_deadline(running, monkeypatch):
+    """Their round brings all of them at once, and each takes a pairing or two."""
+    terms, commitments = hosts(running), [seed_chain(sha256(b"%d" % number), 1)[0] for number in range(20)]
+    locked = [await running.seal(**{**terms, "commitment": commitment.hex()}) for commitment in commitments]
+    lock = locked[0].state["timelock"]["round"]
+    await reach(running, locked[0].state["round"])
+    other = await running.seal(round=lock + 10, participants=[], open=True, close_at=NET.chain.time(lock) + 10)
+    free, most, opening = asyncio.Event(), 0, 0
+    run = running.context.locks._run
+
+    async def slow(*call):
+        nonlocal most, opening
+        opening += 1
+        most = max(most, opening)
+        await free.wait()
+        opening -= 1
+        return await run(*call)
+
+    monkeypatch.setattr(running.context.locks, "_run", slow)
+    running.clock.time = NET.chain.time(lock) + 500
+    await running.rounds.arrive(lock)
+    await asyncio.wait_for(running.keeper.tick(), 30)
+    await asyncio.wait_for(running.keeper.tick(), 30)
+    assert (opening, (await view(running, other.session))["state"]) == (OPENING, "closed")
+    free.set()
+    await running.made_aside()
+    states = [await view(running, one.session) for one in locked]
+    assert {(shown["state"], shown["reason"]) for shown in states} == {("void", "missed-reveal")}
+    assert most == OPENING
+
+
+@pytest.mark.parametrize(
+    "signature", [lambda lock: NET.sign(lock + 1), lambda _: b"\xff" * 48, lambda lock: NET.sign(lock)[1:]]
+)
+async def test_a_false_round_in_the_log_opens_nothing_and_voids_nothing(running, signature):
     written = await running.seal(**hosts(running))
     chain, lock = NET.chain, written.state["timelock"]["round"]
     seal = (await events(running, written.session))[0]
     with pytest.raises(ApiError, match="rounds-damaged"):
-        await running.context.locks.open(seal, chain, Round(lock, NET.sign(lock + 1)))
+        await running.context.locks.open(seal, chain, Round(lock, signature(lock)))
 
 
 WRONG = {

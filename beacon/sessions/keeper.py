@@ -131,10 +131,13 @@ class Keeper:
         for session in failed:
             self._called[session] = now + RETRY_MS
 
-    def _make_aside(self, session: bytes, making: Coroutine[Any, Any, None], again: Callable[[int], object]) -> None:
+    def _make_aside(
+        self, session: bytes, making: Coroutine[Any, Any, bool | None], again: Callable[[int], object]
+    ) -> None:
         """Make what is much work for one session while everything else goes on.
 
-        again: has the session looked at again at a time, in ms, if it is still open.
+        making: gives False where nothing was done; again: has the session looked at again at a time, in ms, if it is
+        still open.
         """
         if session in self._making:
             making.close()
@@ -143,7 +146,7 @@ class Keeper:
         async def make() -> None:
             pause = 0
             try:
-                await making
+                pause = RETRY_MS if await making is False else 0
             except ApiError as error:
                 pause = RETRY_MS
                 _log.warning("draws wait", session=session.hex(), reason=f"{error.code}: {error.detail}")
@@ -254,17 +257,9 @@ class Keeper:
             return await self._append(state, lambda current, time: _reveal_live(current, chain, time))
         seed = None if state.live else await self._seed(state)
         if seed is None and state.lock is not None:
-            opened = await self._open(state, state.lock)
-            if opened is not None:
-                work = calls.work(state) if state.live else draws.plan_work(state)
-                await self._finish(state, work, settling.finish_opened(self._context, state, opened))
-                return True
-            if state.unlocked is None:
-                unlocks = self._unlocks(state.lock, state.seal.reveal_by)
-                self._look_at(max(unlocks, self._clock.now() + RETRY_MS), state.session)
-                return True
+            return self._unlock(state, state.lock)
         if seed is None:
-            return await self._append(state, lambda current, time: commands.missed_reveal(current, chain, time))
+            return await self._miss(state, chain)
         if state.seal.plan is not None:
             finishing = settling.finish_plan(self._context, state, seed)
             await self._finish(state, draws.plan_work(state), finishing)
@@ -281,19 +276,32 @@ class Keeper:
         else:
             await finishing
 
-    async def _open(self, state: SessionState, lock: RoundKey) -> bytes | None:
-        """s_N, 32 bytes, from the timelock; None before its round is in the log, or if it does not open."""
+    def _unlock(self, state: SessionState, lock: RoundKey) -> bool:
+        """Open a timelock while everything else goes on: many may be to one round. Later where it is not in the log."""
         locked, logged = self._chains.get(lock[0]), state.unlocked
         if locked is None:
             raise ApiError("chain-unknown", "a timelock waits for a round of a chain that is not followed any more")
         if logged is None:
-            if self._clock.now() >= locked.time(lock[1]):
+            now = self._clock.now()
+            if now >= locked.time(lock[1]):
                 self._rounds.want(*lock)
-            return None
-        opened = await self._context.locks.open(state.seal, locked, Round(lock[1], logged.signature))
+            self._look_at(max(locked.time(lock[1]), now + RETRY_MS), state.session)
+            return True
+        opening = self._open(state, locked, Round(lock[1], logged.signature))
+        self._make_aside(state.session, opening, lambda time: self._look_at(time, state.session))
+        return True
+
+    async def _open(self, state: SessionState, locked: ChainInfo, logged: Round) -> bool:
+        """End a session by its timelock; whether that went. logged: the timelock's round, of the chain `locked`."""
+        opened = await self._context.locks.open(state.seal, locked, logged)
         if opened is None:
             _log.warning("a timelock does not open to its commitment", session=state.session.hex())
-        return opened
+            return await self._miss(state, self._chains[state.seal.chain])
+        await settling.finish_opened(self._context, state, opened)
+        return True
+
+    async def _miss(self, state: SessionState, chain: ChainInfo) -> bool:
+        return await self._append(state, lambda current, time: commands.missed_reveal(current, chain, time))
 
     def _close_only(self, state: SessionState, chain: ChainInfo, time: int) -> list[SessionEntry]:
         """The close, which needs no seed; nothing where a void is due."""

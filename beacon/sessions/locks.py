@@ -16,10 +16,12 @@ from verifier.bls.verify import REFERENCE, Backend, best_backend
 from verifier.custody import open_lock, parse_lock
 from verifier.drand import ChainInfo, Round, verify_round
 from verifier.encoding import encode_base64
-from verifier.errors import Code, VerifierError
+from verifier.errors import Code, VerificationError, VerifierError
 from verifier.timelock import can_carry, check_point, seal_timelock
 
 T = TypeVar("T")
+OPENING: Final = 2
+"""Timelocks that are opened at once: many may be to one round, and others need the threads and the process."""
 MARGIN_MS: Final = 60_000
 """From reveal_by to the timelock's round: the seal's time, and with it its reveal_by, is known a moment later."""
 
@@ -37,6 +39,7 @@ class Locks:
         """backend: the best that is installed if left out."""
         self._worker: Final = worker
         self._backend: Final = best_backend() if backend is None else backend
+        self._opening: Final = asyncio.Semaphore(OPENING)
 
     async def seal(self, chain: ChainInfo, number: int, seed: bytes, now: int) -> entries.Timelock:
         """The timelock of a seed (32 bytes) to a round of a chain that can carry it."""
@@ -58,7 +61,8 @@ class Locks:
         logged: the timelock's round as the log has it. Raises ApiError(rounds-damaged) if the chain did not sign it.
         """
         try:
-            return await self._run(_opened, seal, chain, logged)
+            async with self._opening:
+                return await self._run(_opened, seal, chain, logged)
         except VerifierError as error:
             if error.code == Code.ROUND_SIGNATURE:
                 raise ApiError("rounds-damaged", f"round {logged.round} in the log: {error.message}") from error
@@ -79,4 +83,8 @@ def _checked(lock: entries.Timelock, chain: ChainInfo, backend: Backend = REFERE
 
 
 def _opened(seal: entries.Seal, chain: ChainInfo, logged: Round, backend: Backend = REFERENCE) -> bytes:
-    return open_lock(seal, verify_round(chain, logged, backend), backend)
+    try:
+        verified = verify_round(chain, logged, backend)
+    except VerifierError as error:
+        raise VerificationError(Code.ROUND_SIGNATURE, error.message) from error
+    return open_lock(seal, verified, backend)

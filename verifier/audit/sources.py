@@ -66,7 +66,7 @@ def of_database(path: Path | str) -> Iterator[Source]:
     with whole_log.of_database(path) as log:
         size = log.size
         subtrees = [
-            tree_root([leaf_hash(entry) for entry in log.batch(first, first + TILE_WIDTH)])
+            tree_root([leaf_hash(entry) for entry in _all_there(log.batch, first, first + TILE_WIDTH)])
             for first in range(0, size - TILE_WIDTH + 1, TILE_WIDTH)
         ]
         yield _source(log.signed, _reader(log.batch, size, subtrees))
@@ -83,9 +83,7 @@ def _reader(batch: whole_log.Batch, size: int, subtrees: list[bytes]) -> Read:
         tile = parse_tile_path(path)
         first = tile.index * TILE_WIDTH
         if tile.level <= 0:
-            entries = batch(first, first + tile.width)
-            if len(entries) != tile.width:
-                raise FormatError(Code.DOCUMENT, f"the entries {first} to {first + tile.width - 1} are not all there")
+            entries = _all_there(batch, first, first + tile.width)
             return encode_bundle(entries) if tile.level == ENTRIES else b"".join(map(leaf_hash, entries))
         hashes = subtrees
         for _level in range(1, tile.level):
@@ -97,3 +95,10 @@ def _reader(batch: whole_log.Batch, size: int, subtrees: list[bytes]) -> Read:
         return found
 
     return read
+
+
+def _all_there(batch: whole_log.Batch, first: int, end: int) -> list[bytes]:
+    entries = batch(first, end)
+    if len(entries) != end - first:
+        raise FormatError(Code.DOCUMENT, f"the entries {first} to {end - 1} are not all there")
+    return entries
