@@ -34,16 +34,23 @@ async def chromium() -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def tab(browser: Any, base: str | tuple[str, ...] = "", **options: Any) -> AsyncIterator[Any]:
+async def tab(
+    browser: Any, base: str | tuple[str, ...] = "", *, failing: tuple[str, ...] = (), **options: Any
+) -> AsyncIterator[Any]:
     """A page of its own, phone-wide unless `viewport` is given. Whatever it loads from elsewhere than `base`, and every
-    error of its script or of its policy, fails the test. options: of Playwright's new_context.
+    error of its script or of its policy, fails the test. failing: ends of the addresses whose requests may fail.
+    options: of Playwright's new_context.
     """
     context = await browser.new_context(**{"viewport": {"width": 360, "height": 740}} | options)
     wrong: list[str] = []
+
+    def bad(said: Any) -> bool:
+        return said.type in {"error", "warning"} and not said.location["url"].endswith(failing)
+
     try:
         page = await context.new_page()
         page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
-        page.on("console", lambda said: wrong.append(said.text) if said.type in {"error", "warning"} else None)
+        page.on("console", lambda said: wrong.append(said.text) if bad(said) else None)
         page.on("request", lambda asked: None if asked.url.startswith(base) else wrong.append(f"loads {asked.url}"))
         yield page
     finally:

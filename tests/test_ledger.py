@@ -1,15 +1,20 @@
 """A host's own sessions in pages, the public ledger, and join tokens."""
 
 import asyncio
+import re
+from urllib.parse import parse_qsl
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlite_utils import Database
 
 from beacon.log.fsck import rebuild
 from beacon.sessions import ledger
 from beacon.sessions.book import Book
-from beacon.sessions.joining import Joining
+from beacon.sessions.joining import Joining, join_link
 from beacon.store.log_schema import LOG_SCHEMA
+from tests.page_worlds import HOSTILE, RIGHT_TO_LEFT
 from tests.session_support import ALICE, BOB, contribution, service
 from tests.test_live import LIVE, reach
 from tests.test_sessions import refused
@@ -156,8 +161,12 @@ async def test_a_participant_contributes_with_its_own_token(running):
     path = f"/v1/sessions/{session.hex()}"
     async with web_of(running) as client:
         response = await client.post(f"{path}/joins", json={"participants": ["white", "black"]}, headers=headers())
-        tokens = (await response.json())["tokens"]
+        answer = await response.json()
+        tokens = answer["tokens"]
         assert set(tokens) == {"white", "black"}
+        assert answer["links"] == {
+            name: f"/s/{session.hex()}#join={tokens[name]}&participant={name}" for name in tokens
+        }
 
         async def contribute(participant, token, entropy="01"):
             said = {"participant": participant, "entropy": entropy}
@@ -245,6 +254,30 @@ def test_join_tokens_depend_on_key_session_and_participant():
     assert not joining.admits(token, bytes(32), "white")
     assert not Joining(b"\x01" * 32).admits(token, session, "white")
     assert "key" not in repr(joining)
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1))
+def test_a_join_link_gives_back_its_token_and_participant(participant):
+    session = bytes(range(32))
+    token = Joining(bytes(32)).token(session, participant)
+    link = join_link(session, participant, token)
+    assert re.fullmatch("[!-~]+", link)
+    path, _, fragment = link.partition("#")
+    assert path == f"/s/{session.hex()}"
+    assert parse_qsl(fragment, keep_blank_values=True, strict_parsing=True) == [
+        ("join", token),
+        ("participant", participant),
+    ]
+
+
+async def test_a_join_link_of_whatever_name_keeps_its_schema(running):
+    """The answer is held to it (`tests.web_support.hold`)."""
+    names = ["white", HOSTILE[:128], RIGHT_TO_LEFT[:60], "a&join=b#c%20+d"]
+    session = (await running.seal(participants=[{"id": name} for name in names])).session
+    async with web_of(running) as client:
+        path = f"/v1/sessions/{session.hex()}/joins"
+        answer = await (await client.post(path, json={"participants": names}, headers=headers())).json()
+    assert list(answer["links"]) == names
 
 
 async def test_a_listed_participants_signature_is_due_also_with_a_join_token(running):

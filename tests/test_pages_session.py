@@ -58,6 +58,11 @@ def phases(page):
     return [(next(one.all("h3")).text, one.attributes["class"]) for one in items]
 
 
+def scripts(page):
+    """The names of the script files, in their order."""
+    return [one.attributes["src"].rpartition("/")[2] for one in page.all("script")]
+
+
 @pytest.mark.parametrize("name", WORLDS)
 async def test_each_state_has_its_page(world, name):
     running, _ = world
@@ -71,8 +76,9 @@ async def test_each_state_has_its_page(world, name):
     assert session.hex()[:4] in page.one("h1").text
     assert "the word of the operator of" in page.text
     assert not re.search(r"proven fair|\bfair\b(?!-beacon)", page.text, re.IGNORECASE)
-    scripts = [one.attributes["src"] for one in page.all("script")]
-    assert len(scripts) == (0 if state in {"revealed", "void"} else 1)
+    assert scripts(page) == ["join.js", *([] if state in {"revealed", "void"} else ["session.js"])]
+    assert "hidden" in page.by_id("join").attributes
+    assert len(list(page.all("noscript"))) == (state == "sealed")
 
 
 async def test_the_time_line_says_how_far_a_session_is(world):
@@ -282,7 +288,7 @@ async def test_a_session_that_re_runs_another_says_so_first(world):
 
 async def test_what_others_wrote_is_text_on_its_own(world):
     _, page = await shown(world, "hostile")
-    assert not list(page.all("script"))
+    assert scripts(page) == ["join.js"]
     isolated = [one.text for one in page.all("bdi")]
     assert HOSTILE in isolated
     assert RIGHT_TO_LEFT in isolated
@@ -307,7 +313,7 @@ async def test_a_long_session_has_pages(world):
     older = await get_page(client, earlier.attributes["href"])
     assert len(older.classed("draws")[0].classed("outcome")) == 5
     assert len(older.classed("people")[0].classed("who")) == 2
-    assert not list(older.all("script"))
+    assert scripts(older) == ["join.js"]
     assert [one.text for one in older.all("a") if one.attributes["href"] == path] == ["Newest entries"]
 
 

@@ -2,7 +2,7 @@
 
 A token is a MAC over the session and the participant, under a key that is derived from the master key (HKDF-SHA256).
 It stands for one contribution, since a session takes one of each participant; nothing is stored, and a token of one
-session says nothing of another. It belongs behind the `#` of a link, which browsers do not send to servers.
+session says nothing of another. In a link (`join_link`) it is behind the `#`, which browsers do not send to servers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import base64
 import hashlib
 import hmac
 from typing import Final
+from urllib.parse import quote
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -36,3 +37,8 @@ class Joining:
     def admits(self, token: str, session: bytes, participant: str) -> bool:
         """Whether the token is this participant's for this session; in constant time."""
         return hmac.compare_digest(token.encode(errors="surrogateescape"), self.token(session, participant).encode())
+
+
+def join_link(session: bytes, participant: str, token: str) -> str:
+    """The path of the session's page, with token and participant behind the `#`, percent-encoded (RFC 3986, 2.1)."""
+    return f"/s/{session.hex()}#join={token}&participant={quote(participant, safe='')}"

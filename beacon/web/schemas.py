@@ -22,6 +22,10 @@ from verifier.transcript import FORMAT
 Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Hex = Annotated[str, Field(pattern="^([0-9a-f]{2})+$")]
 Base64 = Annotated[str, Field(pattern="^[A-Za-z0-9+/]+={0,2}$")]
+JoinToken = Annotated[str, Field(pattern="^fbj_[A-Za-z0-9_-]{43}$")]
+JoinLink = Annotated[
+    str, Field(pattern="^/s/[0-9a-f]{64}#join=fbj_[A-Za-z0-9_-]{43}&participant=([A-Za-z0-9._~-]|%[0-9A-F]{2})+$")
+]
 Time = Annotated[int, Field(ge=0, description="Milliseconds since the epoch.")]
 Index = Annotated[int, Field(ge=0, description="Index of an entry of the log.")]
 Count = Annotated[int, Field(ge=0)]
@@ -209,10 +213,14 @@ class BatchDrawn(BaseModel):
 
 
 class JoinTokens(BaseModel):
-    """A token for each participant, with which it contributes once without the host's."""
+    """A token for each participant, with which it contributes once without the host's.
+
+    links: relative to the service, of the session's page, which contributes with the token behind their `#`.
+    """
 
     session: Hash
-    tokens: dict[str, Annotated[str, Field(pattern="^fbj_[A-Za-z0-9_-]{43}$")]]
+    tokens: dict[str, JoinToken]
+    links: dict[str, JoinLink]
 
 
 class ListedSession(BaseModel):

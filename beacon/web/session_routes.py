@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from beacon.errors import ApiError
 from beacon.sessions.context import Key
+from beacon.sessions.joining import join_link
 from beacon.sessions.requests import (
     ContributionRequest,
     DrawRequest,
@@ -128,7 +129,7 @@ async def contribute(request: web.Request) -> web.Response:
     "Sessions",
     access="draw",
     body=JoinRequest,
-    answers={200: Answer("The tokens; the same ones each time.", JoinTokens)},
+    answers={200: Answer("The tokens and links; the same ones each time.", JoinTokens)},
     errors=(*OWN, "no-contributions-taken", "not-a-participant", "seal-participant-invalid"),
 )
 async def joins(request: web.Request) -> web.Response:
@@ -137,7 +138,8 @@ async def joins(request: web.Request) -> web.Response:
     session = session_id(request)
     body = await read_model(request, JoinRequest)
     tokens = await request.app[SERVICES].sessions.join_tokens(host, session, body.participants)
-    return json_response({"session": session.hex(), "tokens": tokens})
+    links = {participant: join_link(session, participant, token) for participant, token in tokens.items()}
+    return json_response({"session": session.hex(), "tokens": tokens, "links": links})
 
 
 @routes.post("/v1/sessions/{session}/draws")

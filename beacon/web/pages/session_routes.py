@@ -20,7 +20,7 @@ routes: Final = web.RouteTableDef()
 
 @routes.get("/s/{session}")
 async def session_page(request: web.Request) -> web.Response:
-    """A session as a time line, live while it runs, with how to check it and how to redo a draw by hand."""
+    """A session as a time line, live while it runs, with how to check it and redo a draw by hand; takes join links."""
     services, session = request.app[SERVICES], session_id(request)
     waits.only(request, "before")
     before = waits.index(request, "before")
