@@ -179,6 +179,24 @@ def test_an_audit_that_dies_between_two_segments_goes_on(tmp_path: Path, monkeyp
         assert state.get("totals") == {"ended": 90, "fair": 90}
 
 
+def test_an_audit_whose_download_fails_goes_on_in_the_same_process() -> None:
+    leaves = honest(90).leaves
+    failing = downloading(leaves)
+
+    def download(url: str, limit: int) -> bytes:
+        if "entries/001" in url:
+            raise FormatError(Code.USAGE, f"{url} answers 503")
+        return failing(url, limit)
+
+    with opened(None) as state:
+        audit = Audit(state, TRUST)
+        with pytest.raises(FormatError):
+            audit.run(of_address(URL, download))
+        audit.run(source_of(leaves))
+        assert (audit.exit(), list(state.found())) == (Exit.FAIR, [])
+        assert state.get("totals") == {"ended": 90, "fair": 90}
+
+
 def test_sessions_are_judged_in_other_processes_alike(good: list[bytes], monkeypatch) -> None:
     monkeypatch.setattr(run, "MANY", 1)
     bad = (

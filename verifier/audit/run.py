@@ -64,8 +64,12 @@ class Audit:
         source.check(self.trust.log_key)
         if not self._goes_on(source):
             return
-        with self._judging(source) as judging:
-            _Pass(self, source, judging).run()
+        try:
+            with self._judging(source) as judging:
+                _Pass(self, source, judging).run()
+        except BaseException:
+            self.state.rollback()
+            raise
 
     def compare(self, other: Source) -> None:
         """Compare the checkpoint that another vantage point shows with the newest that was audited."""
