@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from beacon import logs
-from beacon.cli_common import EPILOG, directory_option, errors, json_option, print_json
+from beacon.cli_common import EPILOG, Vkey, directory_option, errors, json_option, print_json
 from beacon.cli_export import export
 from beacon.clock import SystemClock
 from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, require_databases
@@ -22,8 +22,6 @@ from beacon.log import fsck, highwater
 from beacon.relay_urls import check_relay_url
 from beacon.sessions.book import Book
 from beacon.settings import check_origin, load_settings
-from verifier.errors import VerifierError
-from verifier.fetch import read_file
 from verifier.note import VerifierKey
 
 T = TypeVar("T")
@@ -37,7 +35,6 @@ ELSEWHERE: Final = {
 }
 """Commands of other modules, which the others need not wait for; each is called `main` there."""
 DEFAULT_CHAIN: Final = "quicknet"
-MAX_VKEY_FILE: Final = 10_000
 
 
 class _WithOthers(click.Group):
@@ -86,26 +83,6 @@ def _once(_: click.Context, option: click.Parameter, values: tuple[str, ...]) ->
         if values.count(value) > 1:
             raise click.UsageError(f"{option.opts[0]}: {value} is given twice")
     return values
-
-
-def _vkey(_: click.Context, option: click.Parameter, value: str | None) -> VerifierKey | None:
-    """A vkey, or what a file that holds one says."""
-    if value is None:
-        return None
-    try:
-        return VerifierKey.parse(_content(value))
-    except VerifierError as error:
-        what = f"{option.opts[0]}: neither a verifier key nor a file that holds one"
-        raise click.UsageError(f"{what}: {error.message}") from error
-
-
-def _content(value: str) -> str:
-    """What the file of this name says, or the value itself where there is none."""
-    try:
-        found = Path(value).is_file()
-    except OSError:  # longer than a file's name can be
-        found = False
-    return read_file(value, MAX_VKEY_FILE).decode("utf-8", "replace").strip() if found else value
 
 
 @main.command()
@@ -210,8 +187,7 @@ log.add_command(export)
 )
 @click.option(
     "--log-key",
-    metavar="VKEY",
-    callback=_vkey,
+    type=Vkey(),
     help="The log's public key to check --file with, or a file that holds it (log.vkey).",
 )
 @click.option("--no-rounds", is_flag=True, help="Do not verify the signatures of the drand rounds: the slow part.")

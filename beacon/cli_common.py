@@ -26,6 +26,10 @@ from beacon.store.errors import (
 )
 from beacon.wording import is_operators, of_error, of_system
 from verifier.errors import VerifierError
+from verifier.fetch import read_file
+from verifier.note import VerifierKey
+
+MAX_VKEY_FILE: Final = 10_000
 
 EPILOG: Final = """\b
 Exit codes:
@@ -51,6 +55,31 @@ def directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """`--json`, the same wherever a machine may read."""
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
+
+
+class Vkey(click.ParamType[VerifierKey]):
+    """A verifier key (C2SP signed-note) on the command line, or a file that holds one."""
+
+    name = "vkey"
+
+    def convert(
+        self, value: str | VerifierKey, param: click.Parameter | None, ctx: click.Context | None
+    ) -> VerifierKey:
+        """Parse it, or what the file of that name says."""
+        if isinstance(value, VerifierKey):
+            return value
+        try:
+            return VerifierKey.parse(_content(value))
+        except VerifierError as error:
+            self.fail(f"neither a verifier key nor a file that holds one: {error.message}", param, ctx)
+
+
+def _content(value: str) -> str:
+    try:
+        found = Path(value).is_file()
+    except OSError:  # longer than a file's name can be
+        found = False
+    return read_file(value, MAX_VKEY_FILE).decode("utf-8", "replace").strip() if found else value
 
 
 class Refused(click.ClickException):

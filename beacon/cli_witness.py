@@ -14,30 +14,14 @@ from pydantic import ValidationError
 from sqlite_utils import Database
 
 from beacon import logs
-from beacon.cli_common import EPILOG, errors, json_option, print_json
+from beacon.cli_common import EPILOG, Vkey, errors, json_option, print_json
 from beacon.clock import SystemClock
 from beacon.settings import ConfigurationError, ListenSettings, explain
 from beacon.store.schema import open_readonly, reading
 from beacon.witness import directory as places
-from verifier.errors import VerifierError
 from verifier.note import VerifierKey
 
 T = TypeVar("T")
-
-
-class Vkey(click.ParamType[VerifierKey]):
-    """A verifier key on the command line."""
-
-    name = "vkey"
-
-    def convert(
-        self, value: str | VerifierKey, param: click.Parameter | None, ctx: click.Context | None
-    ) -> VerifierKey:
-        """Parse it."""
-        try:
-            return value if isinstance(value, VerifierKey) else VerifierKey.parse(value)
-        except VerifierError as error:
-            self.fail(error.message, param, ctx)
 
 
 def _directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,7 +45,7 @@ def main() -> None:
 
     \b
       beacon witness init DIR --name witness.example/w1
-      beacon witness add-log VKEY --dir DIR
+      beacon witness add-log log.vkey --dir DIR
       beacon witness serve --dir DIR
     """
 
@@ -71,7 +55,13 @@ def main() -> None:
 @click.option(
     "--name", required=True, help="Name of the witness, for ever: a schema-less URL, such as witness.example/w1."
 )
-@click.option("--log", "keys", multiple=True, type=Vkey(), help="Witness the log of this VKEY. May be repeated.")
+@click.option(
+    "--log",
+    "keys",
+    multiple=True,
+    type=Vkey(),
+    help="Witness the log of this VKEY, or of the file that holds it. May be repeated.",
+)
 @json_option
 def init(directory: Path, name: str, keys: tuple[VerifierKey, ...], as_json: bool) -> None:
     """Make the DIRECTORY of a new witness: key, database. Prints its public key, which policies name.
@@ -97,7 +87,10 @@ def init(directory: Path, name: str, keys: tuple[VerifierKey, ...], as_json: boo
 @click.option("--origin", show_default="the key's name", help="The first line of the log's checkpoints.")
 @_directory_option
 def add_log(vkey: VerifierKey, origin: str | None, directory: Path) -> None:
-    """Witness the log that signs with VKEY from now on, also while the witness runs. A log may have several keys."""
+    """Witness the log that signs with VKEY from now on, also while the witness runs. A log may have several keys.
+
+    VKEY is the log's public key (name+id+key), or a file that holds it (log.vkey).
+    """
     with errors(), places.opened(directory, SystemClock(), exclusive=False) as (_, writer):
         new = places.add_log(writer, vkey, origin or vkey.name, SystemClock())
     click.echo(f"{'witnesses' if new else 'witnessed already:'} {origin or vkey.name}")

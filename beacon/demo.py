@@ -29,7 +29,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from beacon.cli_common import Refused
 from beacon.client import sign_contribution
-from beacon.demo_processes import START_SECONDS, DemoError, beacon, run, serving, started
+from beacon.demo_processes import START_SECONDS, WIDTH, DemoError, beacon, run, serving, started
 from beacon.demo_vanish import Kept, finish
 from verifier.encoding import encode_json
 
@@ -40,7 +40,6 @@ TURNS: Final = 20
 PLAYED: Final = 8
 """Turns before the operator vanishes, if it does."""
 ROW: Final = 4
-WIDTH: Final = 80
 INDENT: Final = 16
 CLAIM_INDENT: Final = 26
 FACES: Final = "⚀⚁⚂⚃⚄⚅"

@@ -13,6 +13,8 @@ from typing import Final
 
 import click
 
+WIDTH: Final = 80
+"""Columns of what the demo says."""
 START_SECONDS: Final = 20.0
 _URL: Final = re.compile(rb"http://127\.0\.0\.1:\d+")
 

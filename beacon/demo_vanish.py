@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import click
 
-from beacon.demo_processes import DemoError, run
+from beacon.demo_processes import WIDTH, DemoError, run
 from beacon.rounds.network import Network
 from verifier.encoding import parse_document_json
 from verifier.entries import Seal
@@ -55,7 +56,7 @@ async def finish(kept: Kept, say: Say) -> None:
     code, output = await run("verifier", "open", *map(str, receipts), *trusted, *rounds, *draws)
     say("verifier", "")
     for line in output.splitlines():
-        click.echo(f"  {line[:78]}")
+        click.echo(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="    ", break_long_words=False))
     if code != 0 or "never published" not in output:
         raise DemoError(f"the verifier does not open the seed (exit {code})")
     click.secho("\nWhoever holds a seed can vanish. The result cannot.", bold=True)

@@ -588,7 +588,7 @@ def test_a_log_under_another_key_is_not_accepted(directory: Path) -> None:
     assert "belong together" in run("log", "check", "--log-key", other, code=2).output
     for wrong in ("x", "a+b", "x" * 5000, str(directory / "beacon.toml"), str(directory / "nothing.vkey")):
         output = run("log", "check", "--file", directory / "log.db", "--log-key", wrong, code=2).output
-        assert "--log-key: neither a verifier key nor a file that holds one" in output
+        assert "Invalid value for '--log-key': neither a verifier key nor a file that holds one" in output
 
 
 def test_the_logs_key_is_in_a_file_that_every_check_takes(directory: Path, tmp_path: Path) -> None:

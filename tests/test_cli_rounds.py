@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 import urllib.error
+from pathlib import Path
 
 import pytest
 from sqlite_utils import Database
@@ -326,12 +328,27 @@ def test_a_running_service_takes_in_what_a_command_fetched_and_imported(tmp_path
 def test_following_what_sessions_need_goes_on_until_told_to_stop(data):
     command = [sys.executable, "-m", "beacon", "rounds", "fetch", "--follow", "--json", "--dir", str(data)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(3)
+        until_caught(process, signal.SIGTERM)
+        time.sleep(1)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=20)
     assert process.returncode == 0, errors
     assert json.loads(output)["complete"]
+
+
+def until_caught(process, number):
+    """Wait until the process has a handler of its own for a signal (Linux tells; elsewhere it gets some seconds)."""
+    status = Path(f"/proc/{process.pid}/status")
+    if not status.exists():
+        time.sleep(5)
+        return
+    for _ in range(600):
+        caught = re.search(r"^SigCgt:\s*(\w+)", status.read_text(), re.MULTILINE)
+        if process.poll() is not None or int(caught[1], 16) >> (number - 1) & 1:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the process never listened to the signal")
 
 
 def interrupted(process, *, more=""):

@@ -55,6 +55,9 @@ async def test_the_operator_vanishes_and_the_result_does_not(tmp_path):
     assert code == 0, output + errors
     assert "its database, keys and seeds are deleted" in " ".join(output.split())
     assert (output.count("as published"), output.count("never published")) == (9, 12)
+    assert [line for line in output.splitlines() if len(line) > 80 and str(tmp_path) not in line] == []
+    assert re.search(r"opens to the seed that was sealed:\s+[0-9a-f]{64}\b", output)
+    assert "show whether a contribution was left out; `verifier check` says the rest." in " ".join(output.split())
     assert len(list((out / "receipts").iterdir())) == 13
     assert not (out / "transcript.json").exists()
 

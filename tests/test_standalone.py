@@ -172,6 +172,12 @@ def test_its_command_line(tmp_path: Path) -> None:
     assert run(tmp_path, document, "--help").returncode == 0
     assert run(tmp_path, document, "--surprise").returncode == 3
     assert run(tmp_path, document, "--chain", "/nowhere").returncode == 3
+    assert run(tmp_path, document, "--log-key", "/nowhere").returncode == 3
+    file = tmp_path / "log.vkey"
+    file.write_text(f"{KEY}\n")
+    assert run(tmp_path, document, "--log-key", str(file)).stdout == run(tmp_path, document, "--log-key", KEY).stdout
+    file.write_text("no key\n")
+    assert "three parts joined by +" in run(tmp_path, document, "--log-key", str(file)).stderr
 
 
 # --- tampered files --------------------------------------------------------------------------------------------------

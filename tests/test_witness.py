@@ -310,8 +310,12 @@ async def test_the_commands(tmp_path):
         assert status == 200
         open_note(Tree().note(3) + line, [key])
         assert (await post(Tree(second).request(0, 3)))[0] == 404
-        code, output, errors = await run("beacon", "witness", "add-log", second.vkey, "--dir", folder)
+        published = tmp_path / "log.vkey"
+        published.write_text(f"{second.vkey}\n")
+        code, output, errors = await run("beacon", "witness", "add-log", published, "--dir", folder)
         assert (code, output) == (0, f"witnesses {second.name}\n"), errors
+        code, output, errors = await run("beacon", "witness", "add-log", second.vkey, "--dir", folder)
+        assert (code, output) == (0, f"witnessed already: {second.name}\n"), errors
         assert (await post(Tree(second).request(0, 3)))[0] == 200
         assert (await post(Tree(branch=b"x").request(3, 3)))[0] == 422
         code, _, errors = await run("beacon", "witness", "serve", "--dir", folder, "--port", 0)

@@ -1,6 +1,6 @@
 """Check one session of a fair-beacon log with nothing but Python's standard library. Read it, then run it:
 
-    python verify.py --log-key KEY        KEY: the log's key (name+id+base64), from somewhere else than this file
+    python verify.py --log-key KEY        KEY: the log's key (name+id+base64), or a file with it, from somewhere else
     python verify.py --log-key KEY --chain chain.json --sandbox        --chain: a drand network that is not built in
 
 It redoes the log's Ed25519 signature, every inclusion proof, the commitment and its chain of links, the session digest,
@@ -204,13 +204,21 @@ def everything(session: Session) -> list[dict[str, Any]]:
     return [entry for _, entry in session.contributions] + called
 
 
+def key_of(text: str) -> Key:
+    """The key that a text is, or that the file of that name holds."""
+    if "+" not in text:
+        with open(text, encoding="utf-8") as file:  # noqa: PTH123
+            text = file.read().strip()
+    return Key(text)
+
+
 def main(document: bytes, infos: bytes) -> int:
     """document: the transcript; infos: the drand chains that are trusted, JSON."""
     parser = argparse.ArgumentParser(
         description="Check the session in this file. Exit 0 fair, 1 failed, 2 not decided, 3 unusable."
     )
     parser.add_argument(
-        "--log-key", metavar="KEY", help="the log's key (name+id+base64), from somewhere else than this file"
+        "--log-key", metavar="KEY", help="the log's key (name+id+base64) or a file with it, from somewhere else"
     )
     parser.add_argument(
         "--chain", metavar="FILE", help="trust this drand chain's info (JSON) in place of those built in"
@@ -228,7 +236,7 @@ def main(document: bytes, infos: bytes) -> int:
             with open(options.chain, encoding="utf-8") as file:  # noqa: PTH123
                 listed = [parse_json(file.read())]
         chains = {info["hash"]: info for info in listed if chain_hash(info) == info["hash"]}
-        key = Key(options.log_key) if options.log_key is not None else None
+        key = key_of(options.log_key) if options.log_key is not None else None
         code, lines = check(document.decode("utf-8"), key, chains, options.sandbox)
     except Exception as error:  # noqa: BLE001 - whatever a document does, it is no verdict
         sys.stderr.write(f"unusable: {type(error).__name__}: {ascii(str(error))[1:-1]}\n")

@@ -200,6 +200,8 @@ class Key:
 
     def __init__(self, text: str) -> None:
         self.text = text
+        if text.count("+") < 2:
+            raise Unusable("a log's key has three parts joined by +")
         self.name, stated, encoded = text.split("+", 2)
         material = unbase64(encoded)
         self.id, self.key = sha256(self.name.encode("utf-8") + b"\n" + material)[:4], material[1:]
