@@ -127,6 +127,13 @@ def test_a_seed_that_was_not_sealed(write, tmp_path):
     assert (code, "does not open the commitment" in answer["headline"]) == (1, True)
 
 
+@pytest.mark.parametrize("ciphertext", ["", "YWdl", "not base64", builder.sealed(SEED, NUMBER)["ciphertext"]])
+def test_a_ciphertext_that_is_none(write, tmp_path, ciphertext):
+    lock = builder.sealed(SEED, NUMBER, LOCKS.chain) | {"ciphertext": ciphertext}
+    code, answer = run(tmp_path, write("t.json", builder.match(timelock=lock)), "--round-signature", SIGNATURE)
+    assert (code, "the timelock does not open" in answer["headline"]) == (1, True)
+
+
 def test_before_the_round_it_says_what_to_get(write, tmp_path):
     code, answer = run(tmp_path, write("t.json", locked()))
     assert code == 2, answer

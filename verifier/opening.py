@@ -103,13 +103,17 @@ def open_session(
     """The last link s_N, 32 bytes, and every draw that was made, planned, called or `wanted` (recipe: how many).
 
     lock_round: the timelock's; round_of: a verified round of the seal's chain, None where it is not known.
-    Raises what `custody.open_lock` does, and FormatError(USAGE) for too many draws or an unknown recipe.
+    Raises VerificationError(DECRYPTION) if the timelock does not open to what was sealed, be it because it is none, and
+    FormatError(USAGE) for too many draws or an unknown recipe.
     """
     seal = session.seal.entry
     unknown = sorted(wanted.keys() - seal.recipes.keys())
     if unknown:
         raise FormatError(Code.USAGE, f"the seal has no recipe {unknown[0]!r}; it has {', '.join(seal.recipes)}")
-    seed = open_lock(seal, lock_round)
+    try:
+        seed = open_lock(seal, lock_round)
+    except FormatError as error:
+        raise VerificationError(Code.DECRYPTION, f"the timelock does not open: {error.message}") from error
     opening = _Opening(session, seed_chain(seed, seal.links), round_of)
     return seed, [opening.row(*asked) for asked in (_called(session) if session.live else _drawn(session, wanted))]
 

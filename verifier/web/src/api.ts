@@ -8,9 +8,19 @@ import { hex } from "./bytes.ts";
 import { builtInChains } from "./chains.ts";
 import { checkDocument } from "./check.ts";
 import { FormatError } from "./errors.ts";
+import { openDocument } from "./opening.ts";
 import { compareReceipt, kindOf } from "./receipt.ts";
 import { readTrust } from "./trust.ts";
-import type { CheckOptions, DocumentKind, PinnedChain, ReceiptAnswer, Unusable, Verdict } from "./types.ts";
+import type {
+  CheckOptions,
+  DocumentKind,
+  OpenAnswer,
+  OpenOptions,
+  PinnedChain,
+  ReceiptAnswer,
+  Unusable,
+  Verdict,
+} from "./types.ts";
 
 export * from "./types.ts";
 
@@ -26,6 +36,11 @@ export function checkReceipt(
   options: Pick<CheckOptions, "logKeys"> = {},
 ): Promise<ReceiptAnswer | Unusable> {
   return orUnusable(async () => compareReceipt(receipt, transcript, readTrust(options).logKeys));
+}
+
+/** Open the seed that a document's seal holds in a timelock, and make every draw that follows. */
+export function open(document: Uint8Array, options: OpenOptions = {}): Promise<OpenAnswer | Unusable> {
+  return orUnusable(async () => openDocument(document, options));
 }
 
 /** What a file is, by its first look. */

@@ -2,12 +2,14 @@
 import { readAlone } from "./answer.ts";
 import { type Case, Sights } from "./case.ts";
 import { logClaim, sessionClaims } from "./claims.ts";
+import { checkLock } from "./custody.ts";
 import type { Document } from "./document.ts";
 import { checkLog, chooseLogKey, type Sighting, sightings } from "./evidence.ts";
 import { Findings } from "./findings.ts";
 import { parseDocumentJson } from "./json.ts";
 import type { VerifierKey } from "./note.ts";
 import { checkSeeds } from "./opened.ts";
+import { openingOf } from "./opening.ts";
 import { checkOutcomes, Draws, wouldHaveBeen } from "./outcomes.ts";
 import { Pace } from "./pace.ts";
 import { distribution } from "./recipes.ts";
@@ -38,7 +40,7 @@ interface Work {
   readonly steps: Steps | null;
 }
 
-type Judged = Pick<Verdict, "headline" | "exit" | "claims" | "remarks" | "session">;
+type Judged = Pick<Verdict, "headline" | "exit" | "claims" | "remarks" | "session" | "opening">;
 
 /** Throws FormatError for unusable input. */
 export async function checkDocument(bytes: Uint8Array, options: CheckOptions): Promise<Verdict> {
@@ -64,7 +66,7 @@ function checkReceipt({ document, findings }: Work, key: VerifierKey | null): Ju
   const log = logClaim(document, key, findings);
   const unknown = (claim: ClaimName): Claim => ({ claim, state: "UNKNOWN", text: OF_A_RECEIPT, findings: [] });
   const others = CLAIMS.filter((claim) => claim !== "log").map(unknown);
-  return { ...judgeReceipt(document, log), claims: [log, ...others], remarks: [], session: null };
+  return { ...judgeReceipt(document, log), claims: [log, ...others], remarks: [], session: null, opening: null };
 }
 
 async function checkSession(
@@ -79,6 +81,7 @@ async function checkSession(
   await checkRules(given, document, pace);
   const log = logClaim(document, key, findings);
   const rounds = await checkRounds(given, isUntied(findings), (done) => pace.report(0.3 + 0.4 * done, "rounds"));
+  const lock = checkLock(given, rounds.verified);
   const seedShown = checkSeeds(given);
   const draws = new Draws(given);
   const recomputed = await checkOutcomes(given, draws, () => pace.tick());
@@ -87,12 +90,15 @@ async function checkSession(
   }
   await pace.report(1, "all was checked");
   const attachments = options.attachments ?? {};
-  const claims = sessionClaims({ given, document, log, policy, seen, rounds, seedShown, recomputed, attachments });
+  const claims = sessionClaims({
+    ...{ given, document, log, policy, seen, rounds, lock, seedShown, recomputed, attachments },
+  });
   return {
     ...judge(given, document, claims, options),
     claims,
     remarks: [...sealRemarks(given), ...drawRemarks(given), ...absenceRemarks(session), ...recipeRemarks(session)],
     session: sessionFacts(given, draws, wouldHaveBeen(given)),
+    opening: openingOf(given, lock),
   };
 }
 

@@ -2,7 +2,7 @@
 import type { Claim, ClaimName, Finding, State } from "./types.ts";
 import { equal, sha256 } from "./bytes.ts";
 import { type Anchor, anchors, type Case, dueAt, neededRounds, voidAnchor } from "./case.ts";
-import { checkLock, custody } from "./custody.ts";
+import { custody, type Lock } from "./custody.ts";
 import { type Document, isConsecutive } from "./document.ts";
 import { earlyWitnesses, isQuorum, quorumOver, type Sighting, usableSightings } from "./evidence.ts";
 import type { Findings } from "./findings.ts";
@@ -53,6 +53,7 @@ export interface Found {
   /** Lines of witnesses that count. */
   readonly seen: readonly Sighting[];
   readonly rounds: Rounds;
+  readonly lock: Lock;
   readonly seedShown: boolean;
   readonly recomputed: Recomputed;
   readonly attachments: Readonly<Record<string, Uint8Array>>;
@@ -75,7 +76,6 @@ export function logClaim(document: Document, key: VerifierKey | null, findings: 
 export function sessionClaims(found: Found): readonly Claim[] {
   const { findings } = found.given;
   checkAttachments(found);
-  const lock = checkLock(found.given, found.rounds.verified);
   return [
     found.log,
     roundClaim(found),
@@ -89,7 +89,7 @@ export function sessionClaims(found: Found): readonly Claim[] {
     claimOf("complete", findings, () => complete(found)),
     claimOf("sole", findings, () => sole(found)),
     claimOf("contributions", findings, () => contributions(found)),
-    claimOf("custody", findings, () => custody(found.given, lock)),
+    claimOf("custody", findings, () => custody(found.given, found.lock)),
     claimOf("attachments", findings, () => attachments(found)),
     claimOf("witnessed", findings, () => witnessed(found)),
   ];

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { basename } from "node:path";
 import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
-import { check, checkReceipt, type CheckOptions, type Unusable, type Verdict } from "./api.ts";
+import { check, checkReceipt, type CheckOptions, open, type OpenOptions, type Unusable, type Verdict } from "./api.ts";
 import { base64 } from "./bytes.ts";
 import { verifyRound } from "./drand.ts";
 import { verifySignature } from "./ed25519.ts";
@@ -24,6 +24,7 @@ Exit codes: 0 it holds, 1 it does not, 2 not decided, 3 unusable input or comman
 /** A line that `bulk` takes. Byte strings are base64. */
 type Asked =
   | { readonly document: string; readonly options: CheckOptions }
+  | { readonly open: string; readonly options: OpenOptions }
   | { readonly receipt: string; readonly transcript: string; readonly options: CheckOptions }
   | { readonly key: string; readonly message: string; readonly signature: string }
   | { readonly chain: string; readonly round: number; readonly signature: string; readonly previous: string | null }
@@ -42,6 +43,9 @@ async function answer(asked: Asked): Promise<unknown> {
   const bytes = (text: string): Buffer => Buffer.from(text, "base64");
   if ("document" in asked) {
     return check(bytes(asked.document), asked.options);
+  }
+  if ("open" in asked) {
+    return open(bytes(asked.open), asked.options);
   }
   if ("receipt" in asked) {
     return checkReceipt(bytes(asked.receipt), bytes(asked.transcript), asked.options);

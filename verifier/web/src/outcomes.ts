@@ -27,8 +27,15 @@ export class Draws {
   readonly binding: Uint8Array | null;
   readonly #decks = new Map<string, Deck | "lost">();
   readonly #calls: ReadonlyMap<number, Call>;
+  readonly #end: Case["session"]["end"];
 
-  constructor(private readonly given: Case) {
+  /** `signatureOf`: of a round of the seal's chain; by default what the document shows. */
+  constructor(
+    given: Case,
+    private readonly signatureOf: (round: number) => Uint8Array | null = (round) =>
+      roundEntry(given, round)?.entry.signature ?? null,
+  ) {
+    this.#end = given.session.end;
     const { entry: seal, leaf } = given.session.seal;
     this.digest = sessionDigest(
       leaf,
@@ -40,8 +47,8 @@ export class Draws {
 
   /** What B is made from, if the round is shown. */
   boundBy(k: number, called: Call["contributions"], round: number): Bound | null {
-    const shown = roundEntry(this.given, round);
-    return shown && { digest: this.digest, k, called, round, random: randomness(shown.entry.signature) };
+    const signature = this.signatureOf(round);
+    return signature && { digest: this.digest, k, called, round, random: randomness(signature) };
   }
 
   #bind(k: number, called: Call["contributions"], round: number): Uint8Array | null {
@@ -63,7 +70,7 @@ export class Draws {
   /** What a draw rests on, or what is missing. */
   restOf({ live }: Draw): Rest | Missing {
     if (live === null) {
-      const seed = this.given.session.end?.entry.seed ?? null;
+      const seed = this.#end?.entry.seed ?? null;
       return seed === null ? "seed" : this.binding === null ? "round" : { seed, binding: this.binding };
     }
     const binding = this.bindingOfDraw(live.draw);

@@ -110,10 +110,62 @@ export interface Verdict {
   readonly unknowable: string;
   /** null for a receipt, and wherever the document shows no seal. */
   readonly session: SessionFacts | null;
+  /** What it takes to open the seal's timelock; null where there is none to open, or its chain was not given. */
+  readonly opening: Opening | null;
   /** What the check relied on. */
   readonly trusted: Trusted;
   /** Every operation in the order in which it is done; empty unless asked for by `CheckOptions.steps`. */
   readonly steps: readonly Step[];
+}
+
+/** A seed that is sealed to a round, and what opening it takes beside the document. */
+export interface Opening {
+  readonly chain: { readonly name: string; readonly hash: string };
+  readonly round: number;
+  /** When the round falls due, in ms since the epoch. */
+  readonly due_at: number;
+  /** Whether the document shows the round already. */
+  readonly shown: boolean;
+  /** Rounds of the seal's chain that the draws rest on and the document does not show. */
+  readonly rounds: readonly number[];
+  /** A match without plan, where nobody says how many draws there were: how many are shown of each recipe. */
+  readonly recipes: Readonly<Record<string, number>> | null;
+}
+
+/** What a timelock is opened with. */
+export interface OpenOptions extends Pick<CheckOptions, "logKeys" | "chains"> {
+  /** Of the timelock's round, in hex; not needed where the document shows it. */
+  readonly signature?: string;
+  /** Of rounds that the draws rest on, in hex, by their numbers. */
+  readonly signatures?: Readonly<Record<string, string>>;
+  /** How many draws to make of a match's recipe, also such as were never published. */
+  readonly draws?: Readonly<Record<string, number>>;
+}
+
+/** One draw of a session that was opened. */
+export interface OpenedDraw {
+  readonly recipe: string;
+  readonly n: number;
+  /** Live: k. */
+  readonly draw: number | null;
+  readonly purpose: string;
+  readonly outcome: Outcome | null;
+  /** What the document says, or null. */
+  readonly transcript: unknown;
+  readonly same: boolean | null;
+  /** Why it cannot be computed; empty if it was. */
+  readonly why: string;
+}
+
+/** What came out of a timelock, as `verifier open --json` gives it; without the last four where it did not open. */
+export interface OpenAnswer {
+  readonly headline: string;
+  /** 1: it does not open, or a draw differs. 2: something is missing. */
+  readonly exit: 0 | 1 | 2;
+  readonly session?: string;
+  readonly seed?: string;
+  readonly draws?: readonly OpenedDraw[];
+  readonly log_verified?: boolean;
 }
 
 export interface Trusted {

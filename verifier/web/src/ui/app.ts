@@ -1,11 +1,12 @@
 /** The page: what was given, what is trusted, the answer, and the copy that may be changed. */
-import type { CheckOptions, Claim, ReceiptAnswer, Step, Unusable, Verdict } from "../api.ts";
+import type { CheckOptions, Claim, OpenAnswer, Opening, OpenOptions, ReceiptAnswer, Step, Unusable, Verdict } from "../api.ts";
 import { about, isPage, savedPage } from "./about.ts";
 import { add, button, el, folded, foreign, die } from "./dom.ts";
 import { Editor } from "./editor.ts";
 import { Cancelled, Engine } from "./engine.ts";
 import { type Given, Input } from "./input.ts";
 import { lookInto, member, parse, spell, stringOf, type Tree } from "./json.ts";
+import { opening } from "./opening.ts";
 import { Options } from "./options.ts";
 import { Systems } from "./replay.ts";
 import { steps } from "./steps.ts";
@@ -27,6 +28,8 @@ class App {
   private dice: ReadonlySet<string> = new Set();
   private claimedKey: string | null = null;
   private claimedChain: string | null = null;
+  /** What was typed to open the sealed seed, by the ids of the fields. */
+  private readonly typed = new Map<string, string>();
   private round = 0;
   private answers = 0;
 
@@ -126,6 +129,7 @@ class App {
     this.copy = null;
     this.before = null;
     this.editor = null;
+    this.typed.clear();
     this.result.replaceChildren();
     this.change.replaceChildren();
     this.redo.replaceChildren();
@@ -244,12 +248,21 @@ class App {
         ...(answer.trusted.log_key === null && this.claimedKey !== null ? [this.askForKey(this.claimedKey)] : []),
         ...(needsChain(answer) && this.claimedChain !== null ? [this.askForChain(this.claimedChain)] : []),
         ...(this.transcript === null && answer.session === null ? [el("p", { class: "card" }, TEXT.receiptAlone)] : []),
+        ...(answer.opening === null ? [] : [this.offerOpening(answer.opening)]),
         verdict(answer, { before: changed ? this.before : null, dice: (recipe) => this.dice.has(recipe), openEntry }),
       );
     }
     this.editor?.judged(changed ? consequence(answer, this.before) : null);
     this.showSteps("code" in answer ? [] : answer.steps);
     this.showDocument();
+  }
+
+  private offerOpening(what: Opening): HTMLElement {
+    const { logKeys = [], chains = [] } = this.options.value();
+    const document = this.copy ?? (this.transcript ?? this.receipt)?.bytes ?? new Uint8Array();
+    const open = (given: OpenOptions): Promise<OpenAnswer | Unusable> =>
+      this.engine.call("open", [document, { logKeys, chains, ...given }]);
+    return opening(what, open, (recipe) => this.dice.has(recipe), this.typed);
   }
 
   private askForKey(claimed: string): HTMLElement {

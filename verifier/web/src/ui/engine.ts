@@ -14,6 +14,7 @@ const METHODS = {
     api.check(document, { ...options, progress }),
   checkReceipt: (receipt: Uint8Array, transcript: Uint8Array, options: api.CheckOptions) =>
     api.checkReceipt(receipt, transcript, options),
+  open: (document: Uint8Array, options: api.OpenOptions) => api.open(document, options),
   documentKind: (document: Uint8Array) => api.documentKind(document),
   pinnedChains: () => api.pinnedChains(),
   replay: (system: string, text: string, options: Readonly<Record<string, string>>): Replay => {
@@ -32,7 +33,7 @@ type Arguments<M extends keyof Methods> = Parameters<Methods[M]> extends [...inf
   : Parameters<Methods[M]>;
 
 /** What takes long, and is given up for what is newer. */
-const LONG: ReadonlySet<keyof Methods> = new Set<keyof Methods>(["check", "checkReceipt"]);
+const LONG: ReadonlySet<keyof Methods> = new Set<keyof Methods>(["check", "checkReceipt", "open"]);
 
 interface Request {
   readonly id: number;

@@ -1,5 +1,5 @@
 /** Every word of the page, in one place. The sentences of a verdict are the check's own (src/). */
-import type { ClaimName, DocumentKind, Found, State } from "../api.ts";
+import type { ClaimName, DocumentKind, Found, OpenAnswer, State } from "../api.ts";
 
 const number = new Intl.NumberFormat("en");
 const many = (count: number, one: string, more: string): string => `${number.format(count)} ${count === 1 ? one : more}`;
@@ -151,6 +151,29 @@ export const TEXT = {
   receiptLog: "The receipt's log",
   transcriptLog: "The transcript's log",
   receiptField: (field: string) => `The receipt is the field ${field} of the service's answer.`,
+
+  // --- a sealed seed
+  opening: "Open the sealed seed",
+  openingLead: (round: number, chain: string, due: string) =>
+    `The seed of this session is sealed to round ${round} of the drand network ${chain}, due on ${due}. With that round's signature anybody can open it: no host and no service is needed. What comes out must be what the seal committed to.`,
+  openingShown: (round: number) => `Round ${round} is in the document, so the seed can be opened with it.`,
+  openingWhere: "Every relay of drand's has the round then, under this path. Copy the whole answer, or the signature in it.",
+  openingRound: (round: number) => `Signature of round ${round}, which opens the seed`,
+  openingNeeded: (round: number) => `Signature of round ${round}, on which the draws rest`,
+  openingDraws: (recipe: string) => `How many draws of ${recipe}?`,
+  openingDrawsLead: "How many draws the game made, also those that were never published:",
+  openingDo: "Open it",
+  opened: {
+    0: "It opens, and nothing that was published differs",
+    1: "It does not hold",
+    2: "Something is missing",
+  } satisfies Record<OpenAnswer["exit"], string>,
+  openedAlone: "The log's key was not given, so nothing says that this is what the log holds.",
+  openedDraws: "What was drawn",
+  openedTitles: ["Draw", "Outcome", "Published"],
+  openedSame: "the same",
+  openedNever: "never",
+  openedNot: "not known",
 
   // --- steps
   steps: "Redo it by hand",

@@ -171,7 +171,8 @@ function drawn(title: string, rows: readonly DrawnOutcome[], count: number | nul
   );
 }
 
-function outcome({ recipe, outcome: value }: DrawnOutcome, context: Context): Child[] {
+/** Pictures of dice where they are some, else the values. */
+export function outcome({ recipe, outcome: value }: Pick<DrawnOutcome, "recipe" | "outcome">, context: Pick<Context, "dice">): Child[] {
   if (typeof value === "string") {
     return [foreign(value, { class: "code" })];
   }
