@@ -14,6 +14,7 @@ import aiohttp
 from tests.process_support import ROOT, Api
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+HERE = "http://127.0.0.1:8080"
 ACTIVATE = ". .venv/bin/activate\n"
 
 
@@ -31,12 +32,15 @@ def free_port():
         return str(probe.getsockname()[1])
 
 
+def environment(folder):
+    return os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+
 @contextlib.asynccontextmanager
 async def terminal(folder, script):
     """A shell that runs a script in the folder while the block runs; what it says until it listens, and its URL."""
-    environment = os.environ | {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     process = await asyncio.create_subprocess_exec(
-        "sh", "-ec", script, cwd=folder, env=environment, start_new_session=True,
+        "sh", "-ec", script, cwd=folder, env=environment(folder), start_new_session=True,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
@@ -57,15 +61,16 @@ def host_program(name, url):
     """A program of the README, for the service at this URL."""
     found = re.search(rf"<!-- program: {name} -->\n```python\n(.*?)```", README, re.DOTALL)
     assert found, name
-    assert "http://127.0.0.1:8080" in found[1]
-    return found[1].replace("http://127.0.0.1:8080", url)
+    assert HERE in found[1]
+    return found[1].replace(HERE, url)
 
 
 async def test_the_sandbox_of_the_readme_seals(tmp_path, monkeypatch):
-    program = tmp_path / "bin" / "beacon"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m beacon "$@"\n')
-    program.chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    for name in ("beacon", "verifier"):
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m {name} "$@"\n')
+        program.chmod(0o755)
     monkeypatch.setenv("BEACON_LISTEN__PORT", "0")
     port = free_port()
     devnet, sandbox = (commands(name).replace("8081", port) for name in ("devnet", "sandbox"))
@@ -77,10 +82,27 @@ async def test_the_sandbox_of_the_readme_seals(tmp_path, monkeypatch):
             api = Api(client, url, token)
             await api.ready()
             body = re.search(r"<!-- body: seal -->.*? -d '(.*?)'\n```", README, re.DOTALL)
-            assert (await api.post("/v1/sessions", json.loads(body[1])))["state"] == "sealed"
-            await a_host_of_its_own(tmp_path, host_program("host", url), token)
+            sealed = await api.post("/v1/sessions", json.loads(body[1]))
+            assert sealed["state"] == "sealed"
+            await asyncio.gather(
+                the_rest_of_the_match(tmp_path, commands("match").replace(HERE, url), token, sealed["session"]),
+                a_host_of_its_own(tmp_path, host_program("host", url), token),
+            )
     async with terminal(tmp_path, devnet) as (again, _):
         assert network in again[0]
+
+
+async def the_rest_of_the_match(folder, script, token, session):
+    """What the README's host types after the seal, in a third terminal, down to the verifier's answers."""
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-ec", script, cwd=folder, env=environment(folder) | {"TOKEN": token, "SESSION": session},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(120):
+        output, errors = await process.communicate()
+    assert process.returncode == 0, output.decode() + errors.decode()
+    assert "A test, not a game: Fair if" in output.decode()
+    assert "PRESENT: the contribution" in output.decode()
 
 
 async def a_host_of_its_own(folder, text, token):
