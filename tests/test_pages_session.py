@@ -5,12 +5,13 @@ import hashlib
 import hmac
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from beacon.sessions.story import PAGE_ENTRIES, story
 from beacon.web.pages.chain_view import ChainView, chain_view
-from beacon.web.pages.keeping import Made
+from beacon.web.pages.keeping import AT_ONCE, Made
 from beacon.web.pages.outcomes import card, is_costly, outcome_of
 from beacon.web.pages.rendering import environment, moment
 from beacon.web.pages.session_view import facts, session_view
@@ -419,6 +420,22 @@ async def test_a_page_that_failed_is_made_again():
     for key in "bcd":
         await made.get(key, make)
     assert list(made._tasks) == ["c", "d"]
+
+
+async def test_a_few_pages_are_made_at_once_and_the_others_wait():
+    made, go, making = Made(), asyncio.Event(), []
+
+    async def make(number):
+        making.append(number)
+        await go.wait()
+        return b"%d" % number
+
+    asked = [asyncio.ensure_future(made.get(number, partial(make, number))) for number in range(AT_ONCE + 3)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert making == list(range(AT_ONCE))
+    go.set()
+    assert await asyncio.gather(*asked) == [b"%d" % number for number in range(AT_ONCE + 3)]
 
 
 async def test_a_reader_who_leaves_does_not_take_the_page_from_the_others():

@@ -139,6 +139,7 @@ def test_a_checkpoint_that_says_more_than_there_is(path: Path) -> None:
         (lambda path: _database(path, "CREATE TABLE t (a)"), "not that of a log"),
         (lambda path: tamper(path, "PRAGMA application_id = 7"), "not that of a log"),
         (lambda path: tamper(path, "DELETE FROM checkpoints"), "no checkpoint"),
+        (lambda path: tamper(path, "UPDATE checkpoints SET note = printf('%.*c', 2000000, 'x')"), "too big"),
         (
             lambda path: _database(path, "CREATE VIEW entries AS SELECT 0 AS i, x'7b7d' AS entry", LIKE_A_LOG),
             "not that of a log",

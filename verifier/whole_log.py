@@ -91,7 +91,10 @@ def of_database(path: Path | str) -> Iterator[WholeLog]:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """A connection that cannot write; as immutable where SQLite may not even make its lock files."""
+    """A connection that cannot write; as immutable where SQLite may not even make its lock files.
+
+    No row that is longer than a log has any is read: a file of somebody else's may hold gigabytes, or compute them.
+    """
     uri = path.absolute().as_uri()
     db = sqlite3.connect(f"{uri}?mode=ro", uri=True)
     try:
@@ -102,6 +105,7 @@ def _connect(path: Path) -> sqlite3.Connection:
             raise
         db = sqlite3.connect(f"{uri}?immutable=1", uri=True)
     db.execute("PRAGMA trusted_schema = OFF")
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_CHECKPOINT_BYTES)
     return db
 
 
