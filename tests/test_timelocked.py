@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from beacon.errors import ApiError
 from beacon.rounds.network import Network
+from beacon.sessions import commands
 from beacon.sessions.locks import MARGIN_MS, OPENING, Locks
 from beacon.sessions.requests import DrawRequest
 from beacon.sessions.worker import Worker
@@ -222,6 +223,50 @@ async def test_a_restart_in_between_forgets_nothing(tmp_path, rounds):
         shown = await view(third, written.session)
         assert (shown["state"], shown["drawn"]["turn"]) == ("revealed", 2)
         assert (await verdict(third, written.session)).exit == 0
+
+
+async def count_reveals(made, session):
+    return [event.by for event in await events(made, session) if isinstance(event, entries.Reveal)]
+
+
+@pytest.mark.parametrize("plan", [{"turn": 2}, None])
+async def test_an_end_between_the_draws_and_the_reveal_is_finished_once(tmp_path, rounds, monkeypatch, plan):
+    options = {"start": START, "clock": rounds.clock, "rounds": rounds, "chain": NET.chain}
+    live = {"links": 8, "profile": "live", "participants": []}
+    async with service(tmp_path, **options) as first:
+        written = await first.seal(**hosts(first, plan=plan) if plan else {**hosts(first, **live), "links": 8})
+        lock, called = written.state["timelock"]["round"], None if plan else await first.draw(written.session)
+        await reach(first, written.state["round"] if called is None else called.call.round)
+        with monkeypatch.context() as dying:
+            dying.setattr(commands, "reveal", lambda *_: 1 // 0)
+            first.clock.time = NET.chain.time(lock) + 500
+            await first.rounds.arrive(lock)
+            await first.keeper.tick()
+            await asyncio.wait(first.keeper._making.values())
+        assert (await view(first, written.session))["state"] == "drawing"
+        seeds = first.seeds
+    async with service(tmp_path, seeds=seeds, **options) as second:
+        for _ in range(3):
+            await second.keeper.tick()
+            await second.made_aside()
+        assert len(await count_reveals(second, written.session)) == 1
+        assert (await verdict(second, written.session)).exit == 0
+
+
+async def test_a_host_that_reveals_while_its_timelock_opens_has_revealed(running, monkeypatch):
+    written = await running.seal(**hosts(running, plan={"turn": 2}))
+    await reach(running, written.state["round"])
+    run = running.context.locks._run
+
+    async def slow(*call):
+        opened = await run(*call)
+        await running.sessions.reveal(ALICE, written.session, SEED)
+        return opened
+
+    monkeypatch.setattr(running.context.locks, "_run", slow)
+    await reach(running, written.state["timelock"]["round"])
+    assert await count_reveals(running, written.session) == ["host"]
+    assert (await verdict(running, written.session)).exit == 0
 
 
 async def test_many_timelocks_that_open_at_once_hold_up_nobody_elses_deadline(running, monkeypatch):
