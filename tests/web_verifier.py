@@ -27,7 +27,6 @@ VKEY = str(builder.LOG_KEY.vkey)
 CHAINS = {chain.hash: chain for chain in pinned_chains().values()}
 OPTIONS = {"logKeys": [VKEY], "chains": list(pinned_chains()), "policy": builder.POLICY}
 TRUST = Trust(builder.LOG_KEY.vkey, CHAINS, policy=Policy.parse(builder.POLICY))
-UNUSABLE = {"exit": 3}
 
 
 @cache
@@ -96,8 +95,8 @@ def python(document: bytes, trust: Trust = TRUST) -> dict[str, Any]:
     """The Python's verdict as its command prints it."""
     try:
         verdict = check(document, trust, verify_round)
-    except FormatError:
-        return UNUSABLE
+    except FormatError as error:
+        return {"exit": 3, "code": error.code}
     plain: dict[str, Any] = json.loads(json.dumps(verdict.as_dict()))
     return plain
 
@@ -107,16 +106,18 @@ def python_receipt(receipt: bytes, transcript: bytes) -> dict[str, Any]:
         plain: dict[str, Any] = json.loads(
             json.dumps(receipts.compare(receipt, transcript, builder.LOG_KEY.vkey).as_dict())
         )
-    except FormatError:
-        return UNUSABLE
+    except FormatError as error:
+        return {"exit": 3, "code": error.code}
     return plain
 
 
 def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    """How the verdict of the TypeScript differs: exit code, claims, the rules that do not hold, remarks, the session."""
+    """How the verdict of the TypeScript differs: exit, code of what is unusable, claims, the rules that do not hold, remarks, the session."""
     if ours["exit"] != theirs["exit"]:
         yield f"exit: {ours['exit']}, {theirs['exit']} {theirs.get('message', '')}"
     if 3 in {ours["exit"], theirs["exit"]}:
+        if ours.get("code") != theirs.get("code"):
+            yield f"code: {ours.get('code')}, {theirs.get('code')} {theirs.get('message', '')}"
         return
     for mine, other in zip(ours["claims"], theirs["claims"], strict=True):
         one, two = ((claim["claim"], claim["state"], broken(claim)) for claim in (mine, other))

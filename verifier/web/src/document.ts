@@ -2,7 +2,7 @@
 import { hex, parseBase64, parseDecimal, utf8 } from "./bytes.ts";
 import { type ChainInfo, parseChainInfo } from "./chains.ts";
 import type { Entry, Seal } from "./entries.ts";
-import { accepted, FormatError } from "./errors.ts";
+import { FormatError } from "./errors.ts";
 import { Fields } from "./fields.ts";
 import { type Json, type JsonObject, MAX_INTEGER } from "./json.ts";
 import { HASH_BYTES, leafHash } from "./merkle.ts";
@@ -54,7 +54,7 @@ export function readDocument(value: JsonObject): Document {
   const document = {
     origin: fields.text("origin"),
     logKey: parseVerifierKey(fields.text("log_key")),
-    chain: parseChainInfo(fields.object("chain"), "entry"),
+    chain: parseChainInfo(fields.take("chain"), "entry"),
     events: fields.list("events", { min: 1 }).map(readEvent),
     checkpoint: readCheckpoint(fields),
     evidence: fields.list("evidence").map(readEvidence),
@@ -81,7 +81,7 @@ function readEvent(value: Json): Event {
 
 function readHash(value: Json): Uint8Array {
   if (typeof value !== "string") {
-    throw new FormatError("document", "a hash of a proof is no string");
+    throw new FormatError("base64", "a hash of a proof is no string");
   }
   return parseBase64(value, HASH_BYTES);
 }
@@ -108,10 +108,7 @@ function readEvidence(value: Json): Evidence {
 function readProofs(fields: Fields): ReadonlyMap<number, readonly Uint8Array[]> {
   return new Map(
     fields.names().map((name) => {
-      const index = accepted(() => parseDecimal(name, BigInt(MAX_INTEGER)));
-      if (index === null) {
-        throw fields.refusal(name, "is no index");
-      }
+      const index = parseDecimal(name, BigInt(MAX_INTEGER));
       return [Number(index), fields.list(name).map(readHash)];
     }),
   );

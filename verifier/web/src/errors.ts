@@ -22,6 +22,7 @@ export type Code =
   | "vectors"
   | "record"
   | "option"
+  | "signature"
   | "usage";
 
 /** The input is not in the one canonical form that its format allows. Nothing else is ever thrown on purpose. */

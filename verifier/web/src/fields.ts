@@ -93,7 +93,11 @@ export class Fields {
   }
 
   hex(name: string, length?: number): Uint8Array {
-    return parseHex(this.text(name), length);
+    const value = this.take(name);
+    if (typeof value !== "string") {
+      throw new FormatError("hex", `${this.where}: '${name}' is no string`);
+    }
+    return parseHex(value, length);
   }
 
   list(name: string, { min = 0, max = Number.POSITIVE_INFINITY }: Range = {}): readonly Json[] {

@@ -1,5 +1,5 @@
 /** Reading the log's entries, strictly (PROTOCOL.md, section 3). */
-import { compare, utf8 } from "./bytes.ts";
+import { compare, hex, utf8 } from "./bytes.ts";
 import { parseChainInfo } from "./chains.ts";
 import { isKey, KEY_BYTES, SIGNATURE_BYTES } from "./ed25519.ts";
 import type {
@@ -105,11 +105,7 @@ function readSessionEntry(fields: Fields, type: SessionEntry["type"], time: numb
 
 /** 32 bytes in hex, kept as text: it only names something. */
 function readHash(fields: Fields, name: string): string {
-  const text = fields.text(name);
-  if (!/^[0-9a-f]{64}$/.test(text)) {
-    throw new FormatError("hex", `'${name}' is not 32 bytes of lower-case hex`);
-  }
-  return text;
+  return hex(fields.hex(name, 32));
 }
 
 function readSeed(fields: Fields): Uint8Array | null {
@@ -239,7 +235,7 @@ function readParticipant(fields: Fields): Participant {
   const id = fields.text("id", ID);
   const key = fields.optional("key", () => fields.hex("key", KEY_BYTES));
   if (key !== null && !isKey(key)) {
-    throw fields.refusal("key", "is no canonical Ed25519 key of prime order (2.7)");
+    throw new FormatError("signature", "participants: 'key' is no canonical Ed25519 key of prime order (2.7)");
   }
   return { id, key };
 }
