@@ -111,12 +111,15 @@ def python_receipt(receipt: bytes, transcript: bytes) -> dict[str, Any]:
     return plain
 
 
-def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
-    """How the verdict of the TypeScript differs: exit, code of what is unusable, claims, the rules that do not hold, remarks, the session."""
+def differences(ours: Mapping[str, Any], theirs: Mapping[str, Any], *, codes: bool = True) -> Iterator[str]:
+    """How the verdict of the TypeScript differs: exit, claims, the rules that do not hold, remarks, the session.
+
+    codes: compare too what an unusable document is refused for.
+    """
     if ours["exit"] != theirs["exit"]:
         yield f"exit: {ours['exit']}, {theirs['exit']} {theirs.get('message', '')}"
     if 3 in {ours["exit"], theirs["exit"]}:
-        if ours.get("code") != theirs.get("code"):
+        if codes and ours.get("code") != theirs.get("code"):
             yield f"code: {ours.get('code')}, {theirs.get('code')} {theirs.get('message', '')}"
         return
     for mine, other in zip(ours["claims"], theirs["claims"], strict=True):
@@ -134,12 +137,15 @@ def broken(claim: Mapping[str, Any]) -> set[str]:
 
 
 def disagreements(
-    cases: Mapping[str, bytes], options: Mapping[str, Any] = OPTIONS, trust: Trust = TRUST
+    cases: Mapping[str, bytes], options: Mapping[str, Any] = OPTIONS, trust: Trust = TRUST, *, codes: bool = True
 ) -> dict[str, list[str]]:
-    """The documents, by their names, on which the two verifiers do not agree, and about what."""
+    """The documents, by their names, on which the two verifiers do not agree, and about what.
+
+    codes: False where a document may be unusable for several reasons, of which each verifier names the first it meets.
+    """
     bulk = checked(cases.values(), options)
     ours = [python(document, trust) for document in cases.values()]
     theirs = bulk.answers()
     assert len(theirs) == len(cases) > 0
-    found = {name: list(differences(*both)) for name, *both in zip(cases, ours, theirs, strict=True)}
+    found = {name: list(differences(*both, codes=codes)) for name, *both in zip(cases, ours, theirs, strict=True)}
     return {name: said for name, said in found.items() if said}
