@@ -136,6 +136,7 @@ def test_a_checkpoint_that_says_more_than_there_is(path: Path) -> None:
     ("make", "why"),
     [
         (lambda path: path.write_bytes(b"SQLite format 3\x00" + bytes(4000)), "cannot read"),
+        (lambda path: path.write_bytes(path.read_bytes().replace(b"tablecheck", b"table\xc4heck")), "cannot read"),
         (lambda path: _database(path, "CREATE TABLE t (a)"), "not that of a log"),
         (lambda path: tamper(path, "PRAGMA application_id = 7"), "not that of a log"),
         (lambda path: tamper(path, "DELETE FROM checkpoints"), "no checkpoint"),

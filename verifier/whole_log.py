@@ -86,7 +86,7 @@ def of_database(path: Path | str) -> Iterator[WholeLog]:
     try:
         with closing(_connect(Path(path))) as db:
             yield _log_of(db, path)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter for SQLite's own words on a damaged file
         raise FormatError(Code.USAGE, f"cannot read {path}: {error}") from error
 
 

@@ -157,7 +157,7 @@ def opened(directory: Path | None) -> Iterator[State]:
         with closing(sqlite3.connect(where, isolation_level=None, timeout=1, cached_statements=256)) as db:
             _prepare(db, where)
             yield State(db)
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
         raise FormatError(
             Code.USAGE, f"cannot keep the audit's state in {directory or 'a temporary file'}: {error}"
         ) from error
