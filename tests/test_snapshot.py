@@ -4,11 +4,13 @@ import asyncio
 import base64
 import sqlite3
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
 from beacon.log import snapshot
 from beacon.log.snapshot import Snapshots
+from beacon.store.errors import WriteFailed
 from beacon.web import snapshot_routes
 from tests.log_support import SIGNER, contributions
 from tests.web_support import serving_log
@@ -124,3 +126,24 @@ async def test_a_stop_does_not_wait_for_a_copy(tmp_path):
         await snapshots.close()
         assert snapshots._making.done()
         await snapshots.close()
+
+
+async def test_no_copy_takes_the_room_that_the_log_needs(tmp_path, monkeypatch):
+    async with serving_log(tmp_path / "log.db") as (log, _):
+        free = snapshot.LEAST_ROOM * log.path.stat().st_size - 1
+        monkeypatch.setattr(snapshot.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+        with pytest.raises(WriteFailed, match="no room"):
+            await Snapshots().newest(log.path, 1, 10)
+        assert not list(tmp_path.glob("log-snapshot*"))
+
+
+async def test_a_copy_that_is_given_up_leaves_nothing(tmp_path, monkeypatch):
+    def full(path, **options):
+        (tmp_path / "log-snapshot.new").write_bytes(b"half of it")
+        return SimpleNamespace(conn=sqlite3.connect(":memory:"), close=lambda: None)
+
+    async with serving_log(tmp_path / "log.db") as (log, _):
+        monkeypatch.setattr(snapshot, "open_readonly", full)
+        with pytest.raises(sqlite3.Error):
+            await Snapshots().newest(log.path, 1, 10)
+        assert not list(tmp_path.glob("log-snapshot*"))

@@ -7,6 +7,7 @@ meanwhile. A copy is kept for a while, beside the log; the one before it stays u
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sqlite3
 import time
 from collections.abc import Callable
@@ -16,12 +17,14 @@ from pathlib import Path
 from typing import Final
 
 from beacon.log import reads
-from beacon.store.errors import LogDamaged
+from beacon.store.errors import LogDamaged, WriteFailed
 from beacon.store.schema import open_readonly
 
 KEPT_SECONDS: Final = 600
 """For how long a copy is given though the log has grown."""
 
+LEAST_ROOM: Final = 2
+"""How many times the log's size must be free on its disk: whoever asks for copies must not end the log's own writes."""
 LOOK_SECONDS: Final = 0.1
 
 
@@ -77,10 +80,15 @@ class Snapshots:
     def _copy(self, path: Path) -> Snapshot:
         beside = path.with_name("log-snapshot.new")
         beside.unlink(missing_ok=True)
+        if shutil.disk_usage(path.parent).free < LEAST_ROOM * path.stat().st_size:
+            raise WriteFailed("the disk has no room for a copy of the log")
         with closing(open_readonly(path, closed_elsewhere=True)) as db:
             self._db = db.conn
             try:
                 db.conn.execute("VACUUM INTO ?", [str(beside)])
+            except sqlite3.Error:
+                beside.unlink(missing_ok=True)
+                raise
             finally:
                 self._db = None
         with closing(open_readonly(beside)) as db:
