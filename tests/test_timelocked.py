@@ -269,6 +269,20 @@ async def test_a_host_that_reveals_while_its_timelock_opens_has_revealed(running
     assert (await verdict(running, written.session)).exit == 0
 
 
+async def test_a_timelock_is_looked_at_again_where_something_else_is_made_for_its_session(running):
+    written = await running.seal(**hosts(running))
+    await reach(running, written.state["round"])
+    running.clock.time = NET.chain.time(written.state["timelock"]["round"]) + 500
+    await running.rounds.arrive(written.state["timelock"]["round"])
+    running.keeper._making[written.session] = asyncio.create_task(asyncio.sleep(0))
+    await running.keeper.tick()
+    del running.keeper._making[written.session]
+    running.clock.time += 1_000
+    await running.keeper.tick()
+    await running.made_aside()
+    assert (await view(running, written.session))["state"] == "revealed"
+
+
 async def test_many_timelocks_that_open_at_once_hold_up_nobody_elses_deadline(running, monkeypatch):
     """Their round brings all of them at once, and each takes a pairing or two."""
     terms, commitments = hosts(running), [seed_chain(sha256(b"%d" % number), 1)[0] for number in range(20)]

@@ -141,6 +141,7 @@ class Keeper:
         """
         if session in self._making:
             making.close()
+            again(self._clock.now() + RETRY_MS)
             return
 
         async def make() -> None:
