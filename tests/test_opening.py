@@ -1,6 +1,9 @@
 """`verifier open`: the seed from the timelock's round, and every draw, from a transcript or from players' receipts."""
 
+import contextlib
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from click.testing import CliRunner
@@ -197,3 +200,54 @@ def test_documents_of_two_sessions(write, tmp_path):
     paths = [write("a.json", one.document([one.shown[0]])), write("b.json", shifted)]
     code, output = run(tmp_path, *paths, "--round-signature", SIGNATURE)
     assert (code, "documents of several sessions" in output) == (3, True), output
+
+
+@contextlib.contextmanager
+def relay(answers):
+    """A relay on loopback that has these answers by path, and 425 else."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            body = answers.get(self.path)
+            self.send_response(425 if body is None else 200)
+            self.end_headers()
+            self.wfile.write(b"" if body is None else body)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_relay_has_what_is_missing(write, tmp_path):
+    own = f"/{LOCKS.chain.hash.hex()}/public/{NUMBER}"
+    drand = f"/{QUICKNET.hash.hex()}/public/1005"
+    answers = {own: json.dumps({"round": NUMBER, "signature": SIGNATURE}).encode()}
+    whole = locked()
+    paths = [write(f"{index}.json", one) for index, one in receipts(whole).items()][:4]
+    with relay(answers) as url:
+        code, answer = run(tmp_path, *paths, "--relay", url, "--draws", "turn=1")
+        assert (code, answer["seed"]) == (2, SEED.hex())
+        assert "round 1005 is not known" in answer["draws"][0]["why"]
+        answers[drand] = json.dumps({"round": 1005, "signature": R1005, "randomness": "00"}).encode()
+        code, answer = run(tmp_path, *paths, "--relay", url, "--draws", "turn=1")
+        assert (code, answer["draws"][0]["why"]) == (0, "")
+        answers[own] = json.dumps({"round": NUMBER, "signature": LOCKS.sign(1).hex()}).encode()
+        code, answer = run(tmp_path, *paths, "--relay", url)
+        assert (code, answer["headline"].startswith("FAILED: ")) == (1, True), "a relay is not believed"
+
+
+@pytest.mark.parametrize("body", [None, b"", b"[]", b"{}", b'{"signature":1}', b"x" * 20_000])
+def test_a_relay_without_the_round_says_so(write, tmp_path, body):
+    answers = {} if body is None else {f"/{LOCKS.chain.hash.hex()}/public/{NUMBER}": body}
+    with relay(answers) as url:
+        code, answer = run(tmp_path, write("t.json", locked()), "--relay", url)
+    assert (code, "The relay: " in answer["headline"]) == (2, True), answer

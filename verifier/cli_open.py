@@ -51,6 +51,9 @@ def _wanted(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dic
     help="The signature of the timelock's round; with ROUND= of a round that the draws need.",
 )  # fmt: skip
 @click.option(
+    "--relay", metavar="URL", help="A drand relay, to fetch what is missing of the rounds; it is not trusted."
+)
+@click.option(
     "--draws", "wanted", multiple=True, metavar="RECIPE=COUNT", callback=_wanted,
     help="How many draws of a match's recipe to make, also such as were never published.",
 )  # fmt: skip
@@ -60,6 +63,7 @@ def open_(
     log_key: VerifierKey | None,
     chains: tuple[str, ...],
     signatures: Mapping[int | None, bytes],
+    relay: str | None,
     wanted: Mapping[str, int],
     as_json: bool,
 ) -> None:
@@ -70,12 +74,15 @@ def open_(
     signature opens the seed; what it opens to must be what the seal committed to. Then every draw is computed, also
     those that were never published.
 
+    With --relay the rounds that are needed come over the network, from any relay of drand's, and are verified.
+
     Exit 0: the seed opens, and all draws agree with what was published. 1: it does not open, or a draw differs, or a
     file is false. 2: something is missing, such as a round, or the log's key. 3: unusable.
 
     \b
     Examples:
       verifier open transcript.json --log-key log.vkey --round-signature 9a3f...
+      verifier open transcript.json --log-key log.vkey --relay https://api.drand.sh
       verifier open seal.json mine.json close.json --log-key log.vkey \\
         --round-signature 9a3f... --round-signature 1005=b7d1... --draws turn=60
     """
@@ -89,12 +96,12 @@ def open_(
         _end(Exit.FAILED, f"FAILED: {bad[0]}", as_json=as_json)
     try:
         session = session_of(unite(documents))
-        rounds = _rounds(session, by_hash, signatures)
+        rounds, trouble = _rounds(session, by_hash, signatures, relay)
         lock = session.seal.entry.timelock
         assert lock is not None
         opened = rounds.get((lock.chain, lock.round))
         if opened is None:
-            _end(Exit.UNDECIDED, _not_yet(by_hash.get(lock.chain), lock.round), as_json=as_json)
+            _end(Exit.UNDECIDED, _not_yet(by_hash.get(lock.chain), lock.round, trouble), as_json=as_json)
         chain = session.seal.entry.chain
         seed, rows = open_session(session, opened, lambda number: rounds.get((chain, number)), wanted)
     except VerificationError as error:
@@ -103,9 +110,12 @@ def open_(
 
 
 def _rounds(
-    session: Session, chains: Mapping[bytes, ChainInfo], signatures: Mapping[int | None, bytes]
-) -> dict[tuple[bytes, int], VerifiedRound]:
-    """What is known of the timelock's round and the draws' rounds, all verified: from the options first."""
+    session: Session, chains: Mapping[bytes, ChainInfo], signatures: Mapping[int | None, bytes], relay: str | None
+) -> tuple[dict[tuple[bytes, int], VerifiedRound], str]:
+    """What is known of the timelock's round and the draws' rounds, all verified; and why the relay did not have one.
+
+    From the options first, then from the documents, then from the relay.
+    """
     seal = session.seal.entry
     assert seal.timelock is not None
     lock = (seal.timelock.chain, seal.timelock.round)
@@ -114,25 +124,35 @@ def _rounds(
     if unused:
         raise FormatError(Code.USAGE, f"--round-signature: the session does not use round {min(unused)}")
     found: dict[tuple[bytes, int], VerifiedRound] = {}
+    trouble = ""
     for key in asked:
         chain, logged = chains.get(key[0]), session.rounds.get(key)
         given = signatures.get(key[1], signatures.get(None) if key == lock else None)
-        if chain is None or (given is None and logged is None):
+        if chain is None or (given is None and logged is None and relay is None):
             continue
-        previous = logged.entry.previous_signature if logged is not None else None
-        signature = given if given is not None else logged.entry.signature if logged is not None else b""
+        if given is not None or logged is not None:
+            previous = logged.entry.previous_signature if logged is not None else None
+            signature = given if given is not None else logged.entry.signature if logged is not None else b""
+            stated = Round(key[1], signature, previous)
+        else:
+            try:
+                stated = fetch.relay_round(str(relay), chain, key[1])
+            except FormatError as error:
+                trouble = trouble or error.message
+                continue
         try:
-            found[key] = verify_round(chain, Round(key[1], signature, previous))
+            found[key] = verify_round(chain, stated)
         except FormatError as error:
             raise VerificationError(Code.ROUND_SIGNATURE, f"round {key[1]}: {error.message}") from error
-    return found
+    return found, trouble
 
 
-def _not_yet(chain: ChainInfo | None, number: int) -> str:
+def _not_yet(chain: ChainInfo | None, number: int, trouble: str) -> str:
     if chain is None:
         return f"NOT OPENED: the timelock is to round {number} of a drand chain that was not given (--chain)."
     text = f"NOT OPENED: give the signature of round {number} of {chain.beacon_id}, due at {utc(chain.time(number))}"
-    return f"{text}; every relay of drand's has it then, at /{chain.hash.hex()}/public/{number}."
+    asked = f" The relay: {trouble}." if trouble else ""
+    return f"{text}; every relay of drand's has it then, at /{chain.hash.hex()}/public/{number}.{asked}"
 
 
 def _show(session: Session, seed: bytes, rows: Sequence[Row], logs: Sequence[Claim], *, as_json: bool) -> None:

@@ -12,11 +12,12 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from verifier.drand import ChainInfo, parse_any_info, parse_pinned_chain
-from verifier.encoding import MAX_DOCUMENT_BYTES, parse_document_json
+from verifier.drand import ChainInfo, Round, parse_any_info, parse_pinned_chain
+from verifier.encoding import MAX_DOCUMENT_BYTES, parse_document_json, parse_hex
 from verifier.errors import Code, FormatError
 
 MAX_CHAIN_BYTES: Final = 16 * 1024
+MAX_ROUND_BYTES: Final = 16 * 1024
 DOWNLOAD_SECONDS: Final = 30
 MOST_TRIES: Final = 5
 MOST_WAIT: Final = 60
@@ -83,6 +84,17 @@ def download(url: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
 def _retry_after(error: HTTPError) -> int:
     stated = error.headers.get("Retry-After", "")
     return min(int(stated), MOST_WAIT) if stated.isascii() and stated.isdigit() else 1
+
+
+def relay_round(relay: str, chain: ChainInfo, number: int) -> Round:
+    """A round as a drand relay states it, not verified: `/HASH/public/ROUND` of its address.
+
+    Raises FormatError(USAGE) where the relay does not have it, and FormatError for what is no round.
+    """
+    address = f"{relay.rstrip('/')}/{chain.hash.hex()}/public/{number}"
+    stated = parse_document_json(download(address, MAX_ROUND_BYTES))
+    previous = parse_hex(stated.get("previous_signature")) if chain.scheme.chained else None
+    return Round(number, parse_hex(stated.get("signature")), previous)
 
 
 def chains_directory() -> Path:
