@@ -39,8 +39,8 @@ Exit codes:
 """
 
 
-def directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--dir`, the same for every command that works on a data directory."""
+def directory(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--dir`, the same wherever a command works on a directory. what: which one, as a sentence."""
     return click.option(
         "--dir",
         "-d",
@@ -48,8 +48,11 @@ def directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Path(path_type=Path),
         default=Path(),
         show_default="the current one",
-        help="The data directory that `beacon init` made, or its beacon.toml.",
-    )(command)
+        help=what,
+    )
+
+
+directory_option: Final = directory("The data directory that `beacon init` made, or its beacon.toml.")
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Final, TypeVar
 
 import click
 from pydantic import ValidationError
 from sqlite_utils import Database
 
 from beacon import logs
-from beacon.cli_common import EPILOG, Vkey, errors, json_option, print_json
+from beacon.cli_common import EPILOG, Vkey, directory, errors, json_option, print_json
 from beacon.clock import SystemClock
 from beacon.settings import ConfigurationError, ListenSettings, explain
 from beacon.store.schema import open_readonly, reading
@@ -24,16 +24,7 @@ from verifier.note import VerifierKey
 T = TypeVar("T")
 
 
-def _directory_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.option(
-        "--dir",
-        "-d",
-        "directory",
-        type=click.Path(path_type=Path),
-        default=Path(),
-        show_default="the current one",
-        help="The directory that `beacon witness init` made.",
-    )(command)
+_directory_option: Final = directory("The directory that `beacon witness init` made.")
 
 
 @click.group()
