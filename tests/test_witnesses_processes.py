@@ -17,12 +17,11 @@ from tests.test_metrics import scrape
 from verifier.note import Checkpoint, Note, VerifierKey, open_note
 
 ORIGIN = "beacon.example/witnessed"
-OFFSET = QUICKNET.time(72_752) - SystemClock().now()
 
 
 @pytest.fixture
 async def relay():
-    async with LyingRelay([QUICKNET], clock=ShiftedClock(OFFSET)) as found:
+    async with LyingRelay([QUICKNET], clock=ShiftedClock(QUICKNET.time(72_752) - SystemClock().now())) as found:
         yield found
 
 
@@ -31,7 +30,8 @@ class Beacon:
 
     def __init__(self, folder, relay):
         self.folder, self.data = folder, folder / "data"
-        self.vkey = make_data(self.data, ORIGIN, relay.url, ShiftedClock(OFFSET))
+        self.offset = relay.clock.now() - SystemClock().now()
+        self.vkey = make_data(self.data, ORIGIN, relay.url, ShiftedClock(self.offset))
         self.keys, self.ports = {}, {}
         self.log = folder / "service.log"
 
@@ -68,7 +68,7 @@ class Beacon:
 
     @contextlib.asynccontextmanager
     async def serving(self, data=None):
-        command = ("tests.serve_shifted", data or self.data, OFFSET)
+        command = ("tests.serve_shifted", data or self.data, self.offset)
         async with serving(*command, log=self.log) as server, api(server, self.token) as host:
             host.process = server
             await host.ready()
