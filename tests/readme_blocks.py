@@ -1,6 +1,7 @@
-"""The parts of README.md that are made from the code: `python tests/readme_blocks.py` rewrites them in place.
+"""What of the documentation is made from the code: `python -m tests.readme_blocks` writes it anew.
 
-A part stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes, pages, metrics, systems, or help: and a command.
+In README.md and beacon/REFERENCE.md a table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes,
+pages, metrics or systems. Each program's COMMANDS.md is made whole: the help of every command.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from beacon.web.metrics_routes import registries_of
 from beacon.web.pages.application import is_page
 from verifier.systems import SYSTEMS
 
-README = Path(__file__).parent.parent / "README.md"
+ROOT = Path(__file__).parent.parent
+WITH_BLOCKS = (ROOT / "README.md", ROOT / "beacon" / "REFERENCE.md")
 BLOCK = re.compile(r"(<!-- begin (?P<name>[^>]+?) -->\n)(?P<body>.*?)(<!-- end (?P=name) -->)", re.DOTALL)
 PROGRAMS: dict[str, click.Command] = {"beacon": beacon.cli.main, "verifier": verifier.cli.main}
 
@@ -104,11 +106,6 @@ def commands() -> Iterator[tuple[str, click.Command]]:
             waiting += [(f"{words} {name}", command.get_command(context, name)) for name in names]
 
 
-def shown() -> list[str]:
-    """The words of the commands whose help stands in the README: those of the other systems' records tell their own."""
-    return [words for words, _ in commands() if not words.startswith("verifier replay ")]
-
-
 def help_of(words: str) -> str:
     program, *rest = words.split()
     result = CliRunner().invoke(PROGRAMS[program], [*rest, "--help"], prog_name=program, terminal_width=100)
@@ -116,10 +113,18 @@ def help_of(words: str) -> str:
     return f"```text\n{result.output.rstrip()}\n```\n"
 
 
+def commands_page(program: str) -> str:
+    """A program's COMMANDS.md; the systems of `verifier replay` are left to its own help, one being like the other."""
+    shown = [
+        words for words, _ in commands() if words.split()[0] == program and not words.startswith("verifier replay ")
+    ]
+    parts = [f"# `{program}`, command by command\n\nMade from the code: what `--help` prints.\n"]
+    parts += [f"## {words}\n\n{help_of(words)}" for words in sorted(shown)]
+    return "\n".join(parts)
+
+
 def block(name: str) -> str:
     """What belongs into the block of a name. KeyError for a name that means nothing."""
-    if name.startswith("help: "):
-        return help_of(name.removeprefix("help: "))
     tables = {
         "errors": errors,
         "routes": routes,
@@ -136,8 +141,15 @@ def render(text: str) -> str:
     return BLOCK.sub(lambda match: match[1] + block(match["name"]) + match[4], text)
 
 
+def pages_of_commands() -> dict[Path, str]:
+    return {ROOT / program / "COMMANDS.md": commands_page(program) for program in PROGRAMS}
+
+
 def main() -> None:
-    README.write_text(render(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in WITH_BLOCKS:
+        path.write_text(render(path.read_text(encoding="utf-8")), encoding="utf-8")
+    for path, text in pages_of_commands().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,23 +21,32 @@ from tests.session_support import ALICE, service
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PRESENT = {match["name"]: match["body"] for match in readme_blocks.BLOCK.finditer(README)}
+DOCUMENTS = sorted(path for path in ROOT.rglob("*.md") if not {".venv", "node_modules"} & set(path.parts))
+PRESENT = {
+    match["name"]: match["body"]
+    for path in readme_blocks.WITH_BLOCKS
+    for match in readme_blocks.BLOCK.finditer(path.read_text(encoding="utf-8"))
+}
 
 
 @pytest.mark.parametrize("name", ["errors", "routes", "pages", "metrics", "settings", "systems"])
-def test_the_readme_has_each_table(name: str) -> None:
-    assert PRESENT.get(name) == readme_blocks.block(name), f"run `python -m tests.readme_blocks` with a `{name}` block"
+def test_the_documentation_has_each_table(name: str) -> None:
+    assert PRESENT.get(name) == readme_blocks.block(name), "run `python -m tests.readme_blocks`"
 
 
-@pytest.mark.parametrize("words", readme_blocks.shown())
-def test_the_readme_shows_the_help_of_each_command(words: str) -> None:
-    name = f"help: {words}"
-    assert PRESENT.get(name) == readme_blocks.block(name), f"run `python -m tests.readme_blocks` with a `{name}` block"
+@pytest.mark.parametrize("program", readme_blocks.PROGRAMS)
+def test_the_help_of_every_command_is_written_down(program: str) -> None:
+    path = ROOT / program / "COMMANDS.md"
+    assert path.read_text(encoding="utf-8") == readme_blocks.commands_page(program), (
+        "run `python -m tests.readme_blocks`"
+    )
 
 
-def test_the_readme_has_no_stale_block() -> None:
-    assert readme_blocks.render(README) == README
-    assert README.count("<!-- begin ") == README.count("<!-- end ") == len(PRESENT)
+def test_the_documentation_has_no_stale_block() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in readme_blocks.WITH_BLOCKS]
+    assert [readme_blocks.render(text) for text in texts] == texts
+    whole = "".join(texts)
+    assert whole.count("<!-- begin ") == whole.count("<!-- end ") == len(PRESENT)
 
 
 @pytest.mark.parametrize("words", [words for words, _ in readme_blocks.commands()])
@@ -113,9 +122,19 @@ def test_every_rule_that_an_error_cites_is_in_the_protocol() -> None:
             assert re.search(heading, protocol, re.MULTILINE), (code, row.rule)
 
 
-def test_every_link_of_the_readme_leads_to_a_file() -> None:
-    for target in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / target).exists(), target
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_a_file_and_to_a_heading_in_it(document: Path) -> None:
+    for target, fragment in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", document.read_text(encoding="utf-8")):
+        path = document.parent / target if target else document
+        assert path.exists(), target
+        if fragment:
+            assert fragment in _anchors(path), (target, fragment)
+
+
+def _anchors(path: Path) -> set[str]:
+    """The fragments of a document's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 async def test_the_seal_of_the_readme_is_accepted(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from beacon.web.server import listening, serve
 from beacon.web.services import SERVICES
 from tests.session_support import ALICE, service
 
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+REFERENCE = (Path(__file__).parent.parent / "beacon" / "REFERENCE.md").read_text(encoding="utf-8")
 
 
 async def scrape(url):
@@ -154,14 +154,14 @@ async def test_sessions_entries_and_voids_are_counted(tmp_path):
     assert (found["beacon_settled_draws_count",], found["beacon_settled_draws_sum",]) == (1, 2)
 
 
-async def test_every_sample_is_in_the_readme(settings):
+async def test_every_sample_is_in_the_reference(settings):
     app = create_app(settings, SystemClock())
     async with listening(app, "127.0.0.1", 0, 0), listening(build_metrics(app), "127.0.0.1", 0, 0) as url:
         await scrape(url)
         found = await scrape(url)
     names = {re.sub("_(bucket|sum|count)$", "", name) for name, *_ in found}
     assert len(names) > 15
-    assert not [name for name in names if f"| `{name}` |" not in README]
+    assert not [name for name in names if f"| `{name}` |" not in REFERENCE]
 
 
 @pytest.mark.parametrize("port", [None, 0])

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """What was wrong, for machines. Each code names one format or one kind of proof; the README lists them all."""
+    """What was wrong, for machines. Each code names one format or one kind of proof."""
 
     HEX = "hex"
     BASE64 = "base64"
