@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import stat
 from dataclasses import replace
@@ -15,6 +16,7 @@ from beacon.rounds.refusals import Reason, Refusal
 from beacon.rounds.spool import MAX_BYTES, MAX_ROUNDS, Spool
 from beacon.rounds.verify import VerifyPool
 from beacon.rounds.waiters import Waiters
+from tests.fault_support import PROCESSES
 from tests.round_support import (
     DEFAULT,
     QUICKNET,
@@ -254,7 +256,53 @@ def test_a_write_that_fails_leaves_nothing(spool, monkeypatch):
     assert names(spool) == before
 
 
+async def test_what_a_killed_command_left_is_removed(spool):
+    """The service's start sweeps, and `absorb` of a command does; a file that may still be written stays."""
+    spool.add(QUICKNET, [verified(QUICKNET, 72_800)])
+    left = killed_while_writing(spool)
+    assert left.read_bytes() != b""
+    async with World(spool):
+        assert left.exists()
+    os.utime(left, (0, 0))
+    (spool.folder / ".folder").mkdir()
+    os.utime(spool.folder / ".folder", (0, 0))
+    async with World(spool):
+        assert not left.exists()
+    assert [path.suffix for path in spool.files(QUICKNET)] == [".jsonl"]
+
+
+def killed_while_writing(spool):
+    """Where a process that ended by SIGKILL left a file that is not whole."""
+    child = PROCESSES.Process(target=die_while_writing, args=(spool.folder, verified(QUICKNET, 72_799)))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    (left,) = spool.folder.glob(".*")
+    return left
+
+
+def die_while_writing(folder, stated):
+    os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    Spool(folder).add(QUICKNET, [stated])
+
+
+async def test_a_file_swept_away_under_a_slow_command_is_told(spool, monkeypatch):
+    spool.add(QUICKNET, [verified(QUICKNET, 72_800)])
+    fsync = os.fsync
+
+    def slow(descriptor):
+        fsync(descriptor)
+        for path in spool.folder.glob(".*"):
+            os.utime(path, (0, 0))
+        spool.sweep()
+
+    monkeypatch.setattr(os, "fsync", slow)
+    with pytest.raises(FileNotFoundError):
+        spool.add(QUICKNET, [verified(QUICKNET, 72_799)])
+
+
 def test_a_spool_that_was_never_used_is_empty(spool):
+    spool.sweep()
     assert spool.files(QUICKNET) == []
     assert spool.rounds(QUICKNET) == {}
 

@@ -110,6 +110,7 @@ class Desk:
 
         Raises the writer's errors; LogDamaged, with the rest taken in, where a stored row in the way does not verify.
         """
+        await asyncio.to_thread(self.spool.sweep)
         if not any(self.spool.files(followed.chain) for followed in self.chains.values()):
             return True
         try:

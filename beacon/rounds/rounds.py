@@ -105,6 +105,8 @@ class Rounds:
     async def _start(self, *, scheduled: bool) -> None:
         if self._pool is not None:
             self._pool.start()
+        if self._spool is not None:
+            await asyncio.to_thread(self._spool.sweep)
         self._session = open_session()
         for chain_hash, followed in self._chains.items():
             self._relays[chain_hash] = tuple(

@@ -9,10 +9,12 @@ folder can at most make the service verify rounds in vain.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
 import stat
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -23,6 +25,8 @@ from verifier.drand import ChainInfo, Round, VerifiedRound
 MAX_ROUNDS: Final = 32
 """Rounds in one file: what a service verifies between two looks at what is due."""
 MAX_BYTES: Final = 128 * 1024
+LEFT_SECONDS: Final = 3_600
+"""After which a file that is not whole is nobody's: one is written in a moment, and then whole or gone."""
 _MODE: Final = 0o644  # rounds are public, and the service may run as another user than the command
 
 
@@ -72,6 +76,13 @@ class Spool:
     def refuse(self, path: Path) -> None:
         """Put a file aside that is not what it should be: it stays, under another name, and is not looked at again."""
         path.rename(path.with_suffix(".refused"))
+
+    def sweep(self) -> None:
+        """Remove what commands that were killed have left half written. Who still writes one is told by an OSError."""
+        for path in self.folder.glob(".*") if self.folder.is_dir() else ():
+            with contextlib.suppress(OSError):
+                if path.lstat().st_mtime < time.time() - LEFT_SECONDS:
+                    path.unlink()
 
     def _make(self) -> None:
         if self.folder.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
@@ -29,6 +30,24 @@ class Connection(web.RequestHandler):
     def __init__(self, server: web.Server, requests: Requests, **options: Any) -> None:
         super().__init__(server, **options)
         self._requests = requests
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - the library's signature
+        """End the connection. What is under way may take `timeout` seconds more, and then ends wherever it is.
+
+        The library would wait as long again for a handler that does not end by itself, as one whose reader left its
+        answer unread.
+        """
+        cut = asyncio.get_running_loop().call_later(timeout or 0.0, self._cut)
+        try:
+            await super().shutdown(timeout)
+        finally:
+            cut.cancel()
+
+    def _cut(self) -> None:
+        if self._task_handler is not None:
+            self._task_handler.cancel()
+        if self.transport is not None:
+            self.transport.abort()
 
     def handle_error(
         self,
