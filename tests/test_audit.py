@@ -210,6 +210,33 @@ def test_sessions_are_judged_in_other_processes_alike(good: list[bytes], monkeyp
             assert here.get("totals") == there.get("totals")
 
 
+def test_segments_taken_up_ahead_of_their_judges_change_nothing(monkeypatch, tmp_path: Path) -> None:
+    leaves = honest(150).leaves
+    whole_bundles = len(leaves) // TILE_WIDTH
+    failing = downloading(leaves)
+
+    def download(url: str, limit: int) -> bytes:
+        if f"entries/00{whole_bundles}" in url:
+            raise FormatError(Code.USAGE, f"{url} answers 503")
+        return failing(url, limit)
+
+    monkeypatch.setattr(run, "MANY", 1)
+    monkeypatch.setattr(run, "SEGMENT", 1)
+    monkeypatch.setattr(run, "KEPT_AT_LEAST", whole_bundles)
+    with opened(tmp_path) as state:
+        audit = Audit(state, TRUST, processes=2)
+        with pytest.raises(FormatError):
+            audit.run(of_address(URL, download))
+        kept = state.get("size")
+        assert kept == whole_bundles * TILE_WIDTH
+        ended = state.db.execute("SELECT count(*) FROM sessions WHERE ended IS NOT NULL").fetchone()[0]
+        assert state.get("totals")["ended"] == ended > 0
+        audit.run(source_of(leaves))
+        assert (audit.exit(), list(state.found())) == (Exit.FAIR, [])
+        assert state.get("totals") == {"ended": 150, "fair": 150}
+        assert list(state.leaves(len(leaves))) == [merkle.leaf_hash(leaf) for leaf in leaves]
+
+
 # --- what is found ---------------------------------------------------------------------------------------------------
 
 

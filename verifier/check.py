@@ -14,7 +14,7 @@ from verifier import entries, headline, rules, voids
 from verifier.bls.verify import REFERENCE, Backend
 from verifier.custody import Custody
 from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
-from verifier.encoding import encode_json
+from verifier.encoding import Json, encode_json
 from verifier.errors import Code, FormatError, VerificationError
 from verifier.evidence import LogClaim, LogView, ReadLog, Witnesses
 from verifier.note import VerifierKey
@@ -156,9 +156,7 @@ class _Check:
         return replace(claim, text=f"{claim.text}, and {self.unchecked} more not checked")
 
     def _round(self, log: Claim) -> tuple[State, str]:
-        if self.chain is not None and encode_json(dict(sorted(self.transcript.info.items()))) != encode_json(
-            dict(sorted(self.chain.as_dict().items()))
-        ):
+        if self.chain is not None and self.read is None and not _same_info(self.transcript.info, self.chain):
             self._fail(ClaimName.ROUND, "2.5", "the document's chain is not the pinned one")
         self._verify_all(self._stated_rounds(), log)
         if self.chain is None:
@@ -350,6 +348,10 @@ class _Check:
         if self.witnesses.covers(last) and log.state == State.PROVEN:
             return State.PROVEN, f"{', '.join(sorted(names))} cosigned a checkpoint that covers every entry shown"
         return State.TRUSTED, "the operator alone: no quorum of the policy's witnesses cosigned what is shown"
+
+
+def _same_info(info: Mapping[str, Json], chain: ChainInfo) -> bool:
+    return encode_json(dict(sorted(info.items()))) == encode_json(dict(sorted(chain.as_dict().items())))
 
 
 def _names(names: list[str]) -> str:

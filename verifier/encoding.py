@@ -105,10 +105,15 @@ def parse_canonical_json(data: bytes) -> dict[str, Json]:
         raise FormatError(Code.JSON, "not UTF-8") from error
     if "\\" in text.replace("\\\\", "").replace('\\"', ""):
         raise FormatError(Code.JSON, "an escape that the canonical form does not have")
-    value = _load(text)
+    check_nesting(text)
+    try:
+        value = _PLAIN_DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise _not_json(error) from error
     if not isinstance(value, dict):
         raise FormatError(Code.JSON, "an entry is one JSON object")
     if encode_json(value) != data:
+        _load(text)
         raise FormatError(Code.JSON, "not in canonical form (white space, escapes or number spelling)")
     check_string(text)
     return value
@@ -164,8 +169,12 @@ def _load(text: str) -> Json:
     try:
         value: Json = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise FormatError(Code.JSON, f"not JSON: {error.msg} at character {error.pos}") from error
+        raise _not_json(error) from error
     return value
+
+
+def _not_json(error: json.JSONDecodeError) -> FormatError:
+    return FormatError(Code.JSON, f"not JSON: {error.msg} at character {error.pos}")
 
 
 def check_nesting(text: str) -> None:
@@ -218,3 +227,5 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 _DECODER: Final = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_refuse_number, parse_constant=_refuse_number
 )
+_PLAIN_DECODER: Final = json.JSONDecoder(parse_int=_integer, parse_float=_refuse_number, parse_constant=_refuse_number)
+"""Where the encoding is compared with the input, the same key twice need not be looked for: one of them is lost."""

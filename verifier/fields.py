@@ -23,10 +23,12 @@ class Fields:
         self._left = dict(value)
 
     def take(self, name: str, parse: Callable[[Json], T]) -> T:
-        if name not in self._left:
-            raise FormatError(Code.ENTRY, f"the field {name!r} is missing")
         try:
-            return parse(self._left.pop(name))
+            value = self._left.pop(name)
+        except KeyError:
+            raise FormatError(Code.ENTRY, f"the field {name!r} is missing") from None
+        try:
+            return parse(value)
         except FormatError as error:
             raise FormatError(error.code, f"{name}: {error.message}") from error
 

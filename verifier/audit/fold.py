@@ -28,12 +28,32 @@ _LEAST_ENTROPY: Final = 16
 
 @dataclass(slots=True)
 class Open:
-    """A session that entries of this segment belong to. new: (index, entry) of those."""
+    """A session that entries of this segment belong to. new: (index, entry) of those; named: if the seal is of them."""
 
     index: int
     host: str
     ended: str | None
     new: list[tuple[int, bytes]] = field(default_factory=list)
+    named: Named | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a seal names of chains. rounds: (chain, round) that its session waits for, without those of calls."""
+
+    chain: bytes
+    live: bool
+    rounds: tuple[tuple[bytes, int], ...]
+    after: Stated
+
+    @classmethod
+    def of(cls, seal: entries.Seal) -> Named:
+        after, lock = seal.after, seal.timelock
+        rounds = [(seal.chain, seal.round)] if seal.round is not None else []
+        if lock is not None:
+            rounds.append((lock.chain, lock.round))
+        stated = (seal.chain, after.round, after.signature, after.previous_signature or b"")
+        return cls(seal.chain, seal.profile == "live", tuple(rounds), stated)
 
 
 class Fold:
@@ -74,6 +94,11 @@ class Fold:
             self._whole(index, entry, data, leaf)
         if type(time) is int:
             self._times(index, time, leaf if kind == "seal" else None)
+
+    def taken_found(self) -> list[Found]:
+        """What was found since this was asked last."""
+        found, self.found = self.found, []
+        return found
 
     def save(self) -> None:
         """Write what the segment left behind, for the state's commit."""
@@ -158,7 +183,7 @@ class Fold:
         overdue = seal.reveal_by + (rules.wait(pinned) if pinned is not None else 600_000)
         row = (leaf, index, seal.host, seal.label, overdue)
         self._state.db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, NULL)", row)
-        self._sessions[leaf] = Open(index, seal.host, None, [(index, data)])
+        self._sessions[leaf] = Open(index, seal.host, None, [(index, data)], Named.of(seal))
 
     def _of_session(self, index: int, kind: str, session: bytes, fields: Mapping[str, Any], data: bytes) -> None:
         opened = self._open(session)
@@ -234,22 +259,26 @@ class Fold:
                 rows = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
                 events = rows + opened.new
                 db.execute("DELETE FROM pending WHERE session = ?", [session])
-            yield job_of(self._state, session, opened.host, events, end)
+            yield job_of(self._state, session, opened.host, events, end, opened.named)
         self.ended.clear()
 
 
-def job_of(state: State, session: bytes, host: str, own: list[tuple[int, bytes]], end: int) -> Job:
-    """The job of a session by its own (index, entry) pairs, the first its seal; end: the last index that it may use."""
-    seal = parse(own[0][1])
-    assert isinstance(seal, entries.Seal)
-    used = {(seal.chain, seal.round)} if seal.round is not None else set()
-    if seal.timelock is not None:
-        used.add((seal.timelock.chain, seal.timelock.round))
-    if seal.profile == "live":
+def job_of(
+    state: State, session: bytes, host: str, own: list[tuple[int, bytes]], end: int, named: Named | None = None
+) -> Job:
+    """The job of a session by its own (index, entry) pairs, the first its seal; end: the last index that it may use.
+
+    named: what its seal names, where that is known already.
+    """
+    if named is None:
+        seal = parse(own[0][1])
+        assert isinstance(seal, entries.Seal)
+        named = Named.of(seal)
+    used = set(named.rounds)
+    if named.live:
         called = (json.loads(data) for _, data in own[1:] if b'"type":"call"' in data)
-        used |= {(seal.chain, call["round"]) for call in called if _is_round(call.get("round"))}
-    after = seal.after
-    stated = {(seal.chain, after.round, after.signature, after.previous_signature or b"")}
+        used |= {(named.chain, call["round"]) for call in called if _is_round(call.get("round"))}
+    stated = {named.after}
     rounds: list[tuple[int, bytes]] = []
     for chain, number in used:
         found = state.db.execute("SELECT i, entry FROM rounds WHERE chain = ? AND round = ?", [chain, number])
@@ -259,12 +288,12 @@ def job_of(state: State, session: bytes, host: str, own: list[tuple[int, bytes]]
             rounds.append((index, data))
             stated.add((chain, number, entry.signature, entry.previous_signature or b""))
     below = "SELECT max(i) FROM newest WHERE chain = ? AND i <= ?"
-    first = state.db.execute(below, [seal.chain, own[0][0]]).fetchone()[0] or 0
+    first = state.db.execute(below, [named.chain, own[0][0]]).fetchone()[0] or 0
     known = state.db.execute(
-        "SELECT i, round FROM newest WHERE chain = ? AND i >= ? AND i <= ? ORDER BY i", [seal.chain, first, end]
+        "SELECT i, round FROM newest WHERE chain = ? AND i >= ? AND i <= ? ORDER BY i", [named.chain, first, end]
     ).fetchall()
     events = tuple(sorted([*own, *rounds]))
-    return Job(session, host, seal.chain, events, tuple(known), _verified(state, stated))
+    return Job(session, host, named.chain, events, tuple(known), _verified(state, stated))
 
 
 def _is_round(value: object) -> bool:

@@ -6,11 +6,11 @@ What is found is kept in the state, so an audit that finds nothing new still say
 from __future__ import annotations
 
 import multiprocessing
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +25,7 @@ from verifier.bls.verify import best_backend
 from verifier.check import Trust
 from verifier.drand import Round, VerifiedRound, verify_rounds
 from verifier.errors import Code, FormatError
-from verifier.merkle import Frontier, leaf_hash
+from verifier.merkle import Frontier
 from verifier.note import ED25519, VerifierKey
 from verifier.tiles import TILE_WIDTH
 from verifier.transcript import SignedCheckpoint
@@ -36,8 +36,13 @@ SEGMENT_BYTES: Final = 16 << 20
 MANY: Final = 20_000
 """Entries from which on other processes are worth their start."""
 CHUNK: Final = 32
+AHEAD: Final = 1
+"""Segments that are taken up while other processes judge the sessions of the one before."""
+KEPT_AT_LEAST: Final = 8
+"""Segments after which the state is committed, at the latest."""
 _STAND_IN: Final = VerifierKey.of("no.key/given", ED25519, b"\x00" * 32)
 
+Judging = Callable[[Iterable[Job]], Iterator[Judged]]
 Progress = Callable[[int, int], None]
 Tell = Callable[[Found], None]
 
@@ -65,8 +70,8 @@ class Audit:
         if not self._goes_on(source):
             return
         try:
-            with self._judging(source) as judging:
-                _Pass(self, source, judging).run()
+            with self._judging(source) as (judging, ahead):
+                _Pass(self, source, judging, ahead).run()
         except BaseException:
             self.state.rollback()
             raise
@@ -166,17 +171,17 @@ class Audit:
     # --- processes ---------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _judging(self, source: Source) -> Iterator[Callable[[Iterable[Job]], Iterator[Judged]]]:
-        """Gives what judges jobs, here or in other processes."""
+    def _judging(self, source: Source) -> Iterator[tuple[Judging, int]]:
+        """Gives what judges jobs, here or in other processes, and how many segments it may be behind."""
         infos = {hash_: chain.as_dict() for hash_, chain in self.trust.chains.items()}
         known = Known(self.trust, source.signed, self.trust.log_key or _STAND_IN, infos)
         if self.processes <= 1 or source.tree.size - (self.state.get("size") or 0) < MANY:
-            yield lambda jobs: map(partial(judge, known), jobs)
+            yield lambda jobs: iter([judge(known, job) for job in jobs]), 0
             return
         context = multiprocessing.get_context("spawn")
         pool = ProcessPoolExecutor(self.processes, context, initializer=_start, initargs=(known,))
         try:
-            yield lambda jobs: _spread(pool, jobs)
+            yield lambda jobs: _spread(pool, jobs), AHEAD
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -195,50 +200,82 @@ def _judge_many(jobs: Sequence[Job]) -> list[Judged]:
 
 
 def _spread(pool: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[Judged]:
+    """Hand the jobs out now; gives what came of them, in their order, as it is asked for."""
     left = iter(jobs)
     futures = []
     while chunk := list(islice(left, CHUNK)):
         futures.append(pool.submit(_judge_many, chunk))
-    for future in futures:
-        yield from future.result()
+    return (judged for future in futures for judged in future.result())
+
+
+@dataclass(frozen=True, slots=True)
+class _Segment:
+    """Entries that were taken up: where they end, what was found of rounds and entries, and what comes of sessions."""
+
+    end: int
+    rounds: list[Found]
+    judged: Iterator[Judged]
+    found: list[Found]
 
 
 class _Pass:
-    """The entries from where the state ends to where the checkpoint does."""
+    """The entries from where the state ends to where the checkpoint does.
 
-    def __init__(self, audit: Audit, source: Source, judging: Callable[[Iterable[Job]], Iterator[Judged]]) -> None:
+    ahead: how many segments may be taken up before the sessions of an earlier one are judged. The state is committed
+    only where no session is left to be judged.
+    """
+
+    def __init__(self, audit: Audit, source: Source, judging: Judging, ahead: int) -> None:
         self._audit: Final = audit
         self._state: Final = audit.state
         self._tree: Final = source.tree
         self._judging: Final = judging
+        self._ahead: Final = ahead
         self._fold: Final = Fold(audit.state, source.signed.checkpoint.origin, audit.trust.chains)
+        self._waiting: Final[deque[_Segment]] = deque()
 
     def run(self) -> None:
-        size, done = self._tree.size, self._state.get("size") or 0
+        size, done, unkept = self._tree.size, self._state.get("size") or 0, 0
         self._audit.progress(done, size)
         while done < size:
-            done = self._segment(done)
+            self._waiting.append(self._segment(done))
+            done, unkept = self._waiting[-1].end, unkept + 1
+            last = done == size or not self._ahead or unkept == KEPT_AT_LEAST
+            self._conclude(0 if last else self._ahead)
+            if last:
+                self._commit(done)
+                unkept = 0
             self._audit.progress(done, size)
         self._judge_open(self._state.get("judged") or 0)
 
-    def _segment(self, first: int) -> int:
+    def _segment(self, first: int) -> _Segment:
         index, held = first, 0
         hashes: list[bytes] = []
         while index < self._tree.size and index - first < SEGMENT and held < SEGMENT_BYTES:
-            for data in self._tree.bundle(index // TILE_WIDTH)[index % TILE_WIDTH :]:
-                leaf = leaf_hash(data)
-                hashes.append(leaf)
-                self._fold.take(index, data, leaf)
-                index, held = index + 1, held + len(data)
-        self._verify_rounds()
-        self._take(self._judging(self._fold.jobs()))
-        self._audit.keep(self._fold.found)
-        self._fold.found.clear()
+            data, leaves = self._tree.hashed_bundle(index // TILE_WIDTH)
+            place = index % TILE_WIDTH
+            for entry, leaf in zip(data[place:], leaves[place:], strict=True):
+                self._fold.take(index, entry, leaf)
+                index, held = index + 1, held + len(entry)
+            hashes += leaves[place:]
+        rounds = self._verify_rounds()
+        judged = self._judging(self._fold.jobs())
         self._fold.save()
         self._state.add_leaves(first, hashes)
-        self._state.put("size", index)
+        return _Segment(index, rounds, judged, self._fold.taken_found())
+
+    def _conclude(self, ahead: int) -> None:
+        """Take in what came of the sessions of all segments but the newest `ahead`."""
+        while len(self._waiting) > ahead:
+            segment = self._waiting.popleft()
+            self._audit.keep(segment.rounds)
+            self._take(segment.judged)
+            self._audit.keep(segment.found)
+
+    def _commit(self, size: int) -> None:
+        self._fold.accounts.save()
+        self._state.put("size", size)
         self._state.commit()
-        return index
 
     def _take(self, judged: Iterable[Judged]) -> None:
         totals: dict[str, Any] = self._state.get("totals") or {"ended": 0, "fair": 0}
@@ -267,9 +304,9 @@ class _Pass:
         self._state.put("judged", end)
         self._state.commit()
 
-    def _verify_rounds(self) -> None:
+    def _verify_rounds(self) -> list[Found]:
         """Verify what the segment states of rounds and was not verified before: two pairings for each chain."""
-        db = self._state.db
+        db, found = self._state.db, []
         query = "SELECT 1 FROM stated WHERE chain = ? AND round = ? AND signature = ? AND previous = ?"
         new: dict[bytes, list[Stated]] = {}
         for one in self._fold.stated:
@@ -284,4 +321,5 @@ class _Pass:
                 db.execute("INSERT INTO stated VALUES (?, ?, ?, ?, ?)", [*one, error])
                 if error is not None:
                     rule = "2.6" if error.startswith(Code.POINT) else "2.5"
-                    self._audit.keep([Found("round", rule, f"round {one[1]} is false: {error}", None)])
+                    found.append(Found("round", rule, f"round {one[1]} is false: {error}", None))
+        return found

@@ -47,6 +47,10 @@ class Tree:
 
     def bundle(self, index: int) -> list[bytes]:
         """The entries of bundle `index`, all that the tree has of it. Raises VerificationError(INCLUSION)."""
+        return self.hashed_bundle(index)[0]
+
+    def hashed_bundle(self, index: int) -> tuple[list[bytes], list[bytes]]:
+        """As `bundle`, and the entries' leaf hashes."""
         tile = bundle_of(index * TILE_WIDTH, self.size)
         entries = parse_bundle(self._read(tile.path, MAX_BUNDLE_BYTES))
         if len(entries) != tile.width:
@@ -55,7 +59,7 @@ class Tree:
         true = leaves == self._edge[0] if tile.width < TILE_WIDTH else tree_root(leaves) == self._parent(0, index)
         if not true:
             raise VerificationError(Code.INCLUSION, f"{tile.path} is not what the log's checkpoint covers")
-        return entries
+        return entries, leaves
 
     def node(self, height: int, index: int) -> bytes:
         """The root of the complete subtree of 2**height leaves, the index-th from the left. 32 bytes."""
