@@ -165,6 +165,7 @@ def create_app(
                 tally=tally,
                 settled=context.settled,
                 log_size=lambda: log.latest().size,
+                directory=settings.data_dir,
             )
             _logger.info("started", origin=settings.origin, size=log.latest().size, chains=sorted(chains))
             yield

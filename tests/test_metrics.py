@@ -127,6 +127,7 @@ async def test_the_service_measures_itself(settings):
     assert found["beacon_commit_seconds_sum", "private"] > 0
     assert found["beacon_log_size",] == 1
     assert found["beacon_listeners",] == 0
+    assert 0 < found["beacon_disk_free_bytes",] <= found["beacon_disk_bytes",]
     assert found["beacon_chain_trouble", "quicknet", "no-verified-round"] == 1
     assert not [name for name, *_ in found if name.endswith("_created")]
 
@@ -134,7 +135,7 @@ async def test_the_service_measures_itself(settings):
 async def test_sessions_entries_and_voids_are_counted(tmp_path):
     async with service(tmp_path) as running:
         app = build_web(Settings(origin="o.example"))
-        app[MEASURED] = Measured({}, running.book.all_open, running.tally, running.context.settled, lambda: 7)
+        app[MEASURED] = Measured({}, running.book.all_open, running.tally, running.context.settled, lambda: 7, tmp_path)
         for _ in range(3):
             written = await running.seal()
         await running.sessions.void(ALICE, written.session)

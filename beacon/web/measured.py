@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeAlias
 
 from aiohttp import hdrs, web
@@ -40,13 +42,17 @@ class Requests:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a service measures. writers: each database's, by name, and what times its commits."""
+    """What a service measures.
+
+    writers: each database's, by name, and what times its commits. directory: that of the databases.
+    """
 
     writers: Mapping[str, tuple[Writer, CommitTimer]]
     open_sessions: Callable[[], Iterable[SessionState]]
     tally: Tally
     settled: Histogram
     log_size: Callable[[], int]
+    directory: Path
 
 
 REQUESTS: Final = web.AppKey("requests", Requests)
@@ -107,6 +113,8 @@ class ServiceCollector(Collector):
         settled = HistogramMetricFamily(
             "beacon_settled_draws", "How many draws of live sessions the service made at a time, mostly for one round"
         )
+        free = GaugeMetricFamily("beacon_disk_free_bytes", "Bytes that the databases' disk has room for still")
+        total = GaugeMetricFamily("beacon_disk_bytes", "Bytes that the databases' disk holds in all")
         measured = self._measured()
         if measured is not None:
             for name, (writer, timer) in measured.writers.items():
@@ -117,8 +125,11 @@ class ServiceCollector(Collector):
             _add(logged, measured.tally.entries)
             _add(voids, measured.tally.voids)
             size.add_metric((), measured.log_size())
+            disk = shutil.disk_usage(measured.directory)
+            free.add_metric((), disk.free)
+            total.add_metric((), disk.total)
             settled.add_metric((), measured.settled.buckets(), measured.settled.sum)
-        yield from (waiting, commits, sessions, logged, voids, size, settled)
+        yield from (waiting, commits, sessions, logged, voids, size, settled, free, total)
 
 
 def _add(family: CounterMetricFamily, counted: Counter[str]) -> None:
