@@ -148,6 +148,7 @@ async def test_sessions_entries_and_voids_are_counted(tmp_path):
     assert found["beacon_entries_total", "seal"] == 5
     assert found["beacon_entries_total", "void"] == 1
     assert found["beacon_voids_total", "host"] == 1
+    assert found["beacon_voids_total", "missed-reveal"] == found["beacon_voids_total", "no-round"] == 0
     assert found["beacon_entries_total", "draw"] == 2
     assert found["beacon_sessions", "match", "sealed"] == 2
     assert found["beacon_sessions", "live", "drawing"] == 2

@@ -107,3 +107,5 @@ _VOIDS: Final = {
     "no-round": _no_round,
     "missed-reveal": _missed_reveal,
 }
+REASONS: Final = frozenset(_VOIDS)
+"""The reasons that a void may state (6.12)."""

@@ -9,14 +9,18 @@ from sqlite_utils import Database
 
 from beacon.log import wire
 from verifier import entries
+from verifier.voids import REASONS
 
 
 class Tally:
-    """Durable entries by type, and voids by reason. Counted on the writer's thread, read from any."""
+    """Durable entries by type, and voids by reason. Counted on the writer's thread, read from any.
+
+    Every reason has its number from the start: the increase of one that begins at 1 cannot be seen.
+    """
 
     def __init__(self) -> None:
         self.entries: Final[Counter[str]] = Counter()
-        self.voids: Final[Counter[str]] = Counter()
+        self.voids: Final = Counter(dict.fromkeys(REASONS, 0))
         self._staged: list[entries.Entry] = []
 
     def applied(self, _db: Database, _index: int, entry: bytes, _leaf_hash: bytes) -> None:
