@@ -103,6 +103,16 @@ async def test_every_page_fits_and_can_be_read(chrome, world):
                 await look_at(page, (path, look))
 
 
+@pytest.mark.parametrize("path", ["/thirty-six", "/thirty-six?distance=11", "/roll"])
+async def test_no_table_of_chances_is_scrolled_sideways_on_a_phone(chrome, world, path):
+    _, base = world
+    async with tab(chrome, base, viewport=PHONE) as page:
+        await page.goto(base + path)
+        await look_at(page, path)
+        hidden = "[...document.querySelectorAll('.table')].map((one) => one.scrollWidth - one.clientWidth)"
+        assert not any(await page.evaluate(hidden))
+
+
 @pytest.mark.parametrize("name", LATE)
 async def test_void_sessions_fit_too(chrome, world, name):
     running, base = world
