@@ -13,6 +13,7 @@ from beacon.clock import Clock
 from beacon.datadir import followed_chains, log_signer, require_databases
 from beacon.log.log import Log
 from beacon.metrics import CommitTimer
+from beacon.permissions import refuse_exposed
 from beacon.rounds.fetcher import Policy
 from beacon.rounds.rounds import Followed, Rounds
 from beacon.rounds.spool import Spool
@@ -61,9 +62,10 @@ def create_app(
 
     policy, verifier, monotonic: how chains are followed, where rounds are verified, and the clock that the clock is
     compared with (ms), for tests.
-    Raises ConfigurationError at once for chains, key files, databases or witnesses that are not in order. The start
-    raises AlreadyOpen, SchemaRefused, LogDamaged, LogBehind.
+    Raises ConfigurationError at once for chains, key files, databases or witnesses that are not in order, and for files
+    that others reach. The start raises AlreadyOpen, SchemaRefused, LogDamaged, LogBehind.
     """
+    refuse_exposed(settings)
     signer = log_signer(settings)
     master_key = read_key(settings.master_key)
     chains = followed_chains(settings)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final, TypeVar
 
 import click
@@ -21,7 +22,8 @@ from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, requ
 from beacon.log import fsck, highwater
 from beacon.relay_urls import check_relay_url
 from beacon.sessions.book import Book
-from beacon.settings import check_origin, load_settings
+from beacon.settings import CONFIG_NAME, check_origin, load_settings
+from beacon.witness.configured import load_policy
 from verifier.note import VerifierKey
 
 T = TypeVar("T")
@@ -78,6 +80,19 @@ def _checked(check: Callable[[str], str]) -> Callable[[click.Context, click.Para
     return callback
 
 
+def _origin(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """The origin that is given, or asked for where somebody can answer."""
+    if value is None and not ctx.resilient_parsing and _on_terminal():
+        value = click.prompt("origin of the log, for ever, such as beacon.example/fair", type=str)
+    if value is None and not ctx.resilient_parsing:
+        raise click.MissingParameter(ctx=ctx, param=option)
+    return None if value is None else str(_checked(check_origin)(ctx, option, value))
+
+
+def _on_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _once(_: click.Context, option: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     for value in values:
         if values.count(value) > 1:
@@ -89,9 +104,9 @@ def _once(_: click.Context, option: click.Parameter, values: tuple[str, ...]) ->
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(
     "--origin",
-    required=True,
-    callback=_checked(check_origin),
-    help="Name of the log, for ever: a schema-less URL under a domain of yours, such as beacon.example/fair.",
+    callback=_origin,
+    help="Name of the log, for ever: a schema-less URL under a domain of yours, such as beacon.example/fair. "
+    "On a terminal it is asked for.",
 )
 @click.option(
     "--chain",
@@ -113,6 +128,11 @@ def _once(_: click.Context, option: click.Parameter, values: tuple[str, ...]) ->
     callback=_checked(check_relay_url),
     help="Base URL of a relay, in place of drand's own. May be repeated.",
 )
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A file that names the witnesses to ask, with their keys, URLs and quorum (C2SP tlog-policy); it is copied.",
+)
 @json_option
 def init(
     directory: Path,
@@ -120,12 +140,13 @@ def init(
     names: tuple[str, ...],
     chain_file: Path | None,
     relays: tuple[str, ...],
+    policy: Path | None,
     as_json: bool,
 ) -> None:
-    """Make a data directory: settings, keys, databases, and the log's first entry.
+    """Make a data directory: settings, keys, databases, and the log's first entry. Nobody else can look into it.
 
     It prints the log's public key (vkey). Publish it where players find it without your service: it is what they
-    check transcripts with.
+    check transcripts with. A directory that is there must be empty; a data directory is never made again.
 
     \b
     beacon.toml   settings, every key explained
@@ -136,16 +157,34 @@ def init(
     log.mark      how far the log was acknowledged: an older copy of log.db is refused
     """
     with errors():
+        if policy is not None:
+            load_policy(policy, None)
         chains = [own_chain(chain_file, relays)] if chain_file else []
         if relays and not chains:
             names = names or (DEFAULT_CHAIN,)
         chains += [pinned_chain(name, relays) for name in names]
-        vkey = initialise(directory, origin, chains, SystemClock())
+        vkey = initialise(directory, origin, chains, SystemClock(), policy)
     if as_json:
         print_json({"directory": str(directory), "origin": origin, "vkey": vkey})
         return
-    click.echo(f"made {directory}\nlog key (publish it): {vkey}")
-    click.echo(f"next: beacon hosts add NAME --dir {directory}; beacon serve --dir {directory}")
+    click.echo(f"made {directory}\nlog key (publish it): {vkey}\nnext:")
+    for number, step in enumerate(_next_steps(directory, witnessed=policy is not None), 1):
+        click.echo(f"  {number}. {step}")
+
+
+def _next_steps(directory: Path, *, witnessed: bool) -> list[str]:
+    place = f"--dir {quote(str(directory))}"
+    witnesses = (
+        f"give {directory / 'log.vkey'} to the witnesses, who cosign only logs that they know"
+        if witnessed
+        else f"name witnesses: witnesses.policy in {directory / CONFIG_NAME}, and give them log.vkey"
+    )
+    return [
+        f"copy log.key and master.key of {directory} to somewhere offline, apart from each other",
+        witnesses,
+        f"beacon hosts add NAME {place}",
+        f"beacon serve {place}",
+    ]
 
 
 @main.command(epilog=EPILOG)

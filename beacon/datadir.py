@@ -24,6 +24,7 @@ from beacon.settings import (
     ConfigurationError,
     Section,
     Settings,
+    WitnessSettings,
     explain,
     load_settings,
     read_key,
@@ -46,6 +47,10 @@ An unknown key or BEACON_* variable stops the start. Times are milliseconds.\
 """
 
 
+POLICY_NAME: Final = "witnesses.policy"
+PRIVATE_DIRECTORY: Final = 0o700
+PRIVATE_FILE: Final = 0o600
+PUBLIC_FILE: Final = 0o644
 DRAND_TESTNET_RELAYS: Final = ("https://pl-us.testnet.drand.sh", "https://pl-eu.testnet.drand.sh")
 RELAYS: Final[Mapping[str, tuple[str, ...]]] = {
     "quicknet": DRAND_RELAYS,
@@ -56,26 +61,37 @@ RELAYS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-def initialise(directory: Path, origin: str, chains: Sequence[ChainSettings], clock: Clock) -> str:
+def initialise(
+    directory: Path, origin: str, chains: Sequence[ChainSettings], clock: Clock, policy: Path | None = None
+) -> str:
     """Make a data directory: settings, both keys, both databases, the log with its first leaf. Returns the log's vkey.
 
-    A chain's file is copied in. Everything is made beside `directory` and appears at once, or not at all.
-    Raises ConfigurationError when the directory exists, when two chains have one name, or when the settings would not
-    load; StoreError. Where everything was made meanwhile is in no message.
+    The chains' files and the witnesses' policy are copied in. Nobody but the owner may look into the directory (0700).
+    Everything is made beside `directory` and appears at once, or not at all; in a directory that is there and empty, as
+    a mounted volume is, it is made inside, and the settings appear last.
+    Raises ConfigurationError when the directory exists and is not empty, when two chains have one name, or when the
+    settings or the policy would not load; StoreError. Where everything was made meanwhile is in no message.
     """
-    if directory.exists():
-        raise ConfigurationError(f"{directory} exists already; a data directory is made once and never again.")
+    empty = _is_empty(directory)
     names = [chain.name for chain in chains]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigurationError(f"two chains have the name {twice[0]}.")
     try:
-        work = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.absolute().parent)).resolve()
+        if empty:
+            directory.chmod(PRIVATE_DIRECTORY)
+        place = directory if empty else directory.absolute().parent
+        work = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=place)).resolve()
     except OSError as error:
         raise ConfigurationError(f"{directory}: {error.strerror}.") from error
     try:
-        (work / CONFIG_NAME).write_text(render_settings(origin, _copied(chains, work)), encoding="utf-8")
+        _write(work / CONFIG_NAME, render_settings(origin, _copied(chains, work), policy), PRIVATE_FILE)
+        if policy is not None:
+            _copy(policy, work / POLICY_NAME)
         vkey = _fill(_load_made(work, origin), clock)
-        work.rename(directory)
+        if empty:
+            _move_all(work, directory)
+        else:
+            work.rename(directory)
     except (ConfigurationError, StoreError) as error:
         raise type(error)(of_error(error).replace(str(work), str(directory))) from error
     except OSError as error:
@@ -83,6 +99,28 @@ def initialise(directory: Path, origin: str, chains: Sequence[ChainSettings], cl
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return vkey
+
+
+def _is_empty(directory: Path) -> bool:
+    """Whether the directory is there, with nothing in it. Raises ConfigurationError when there is something."""
+    if not directory.exists():
+        return False
+    if (directory / CONFIG_NAME).exists():
+        raise ConfigurationError(
+            f"{directory} exists already, with a {CONFIG_NAME}: a data directory is made once and never again."
+        )
+    try:
+        if directory.is_dir() and all(path.name == "lost+found" for path in directory.iterdir()):
+            return True
+    except OSError as error:
+        raise ConfigurationError(f"{directory}: {error.strerror}.") from error
+    raise ConfigurationError(f"{directory} exists already, and is no empty directory. Name another one.")
+
+
+def _move_all(work: Path, directory: Path) -> None:
+    """The settings last: without them it is no data directory."""
+    for path in sorted(work.iterdir(), key=lambda path: path.name == CONFIG_NAME):
+        path.rename(directory / path.name)
 
 
 def pinned_chain(name: str, relays: Sequence[str] = ()) -> ChainSettings:
@@ -189,9 +227,19 @@ def _copied(chains: Sequence[ChainSettings], directory: Path) -> list[ChainSetti
             copies.append(chain)
         else:
             name = Path(f"chain-{chain.name}.json")
-            shutil.copyfile(chain.file, directory / name)
+            _copy(chain.file, directory / name)
             copies.append(chain.model_copy(update={"file": name}))
     return copies
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    target.chmod(PUBLIC_FILE)
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
 
 
 def _load_made(directory: Path, origin: str) -> Settings:
@@ -207,13 +255,18 @@ def _fill(settings: Settings, clock: Clock) -> str:
     Writer(settings.private_db, PRIVATE_SCHEMA).close()
     signer = log_signer(settings)
     Log.open(settings.log_db, signer, clock, mark=settings.log_mark).close()
-    settings.log_vkey.write_text(f"{signer.vkey}\n", encoding="utf-8")
+    _write(settings.log_vkey, f"{signer.vkey}\n", PUBLIC_FILE)
     return str(signer.vkey)
 
 
-def render_settings(origin: str, chains: Sequence[ChainSettings] = ()) -> str:
-    """The text of a `beacon.toml` with every key and what it means; `chains` in place of the default ones if given."""
+def render_settings(origin: str, chains: Sequence[ChainSettings] = (), policy: Path | None = None) -> str:
+    """The text of a `beacon.toml` with every key and what it means; `chains` in place of the default ones if given.
+
+    policy: there is a policy of witnesses, beside the settings as POLICY_NAME.
+    """
     settings = Settings.model_construct(origin=origin)
+    if policy is not None:
+        settings = settings.model_copy(update={"witnesses": WitnessSettings(policy=Path(POLICY_NAME))})
     if chains:
         settings = settings.model_copy(update={"chains": list(chains), "default_chain": chains[0].name})
     return "\n".join([*_comment(HEADER), *_render(settings, "")]) + "\n"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import json
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -310,12 +311,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _chains_agree(self) -> Self:
-        names = [chain.name for chain in self.chains]
-        if len(set(names)) != len(names):
-            raise _disagreement("the same name twice", "chains")
-        if self.default_chain not in names:
-            message = f"the default chain {self.default_chain!r} is not among the chains ({', '.join(names)})"
-            raise _disagreement(message, "default_chain", "chains")
+        for _, message in _contradictions(self.default_chain, [chain.name for chain in self.chains]):
+            raise PydanticCustomError(_DISAGREEMENT, "{message}", {"message": message})
         return self
 
     @classmethod
@@ -367,30 +364,88 @@ class Settings(BaseSettings):
         return self.data_dir / "master.key"
 
 
+class _FromFile(Settings):
+    """The settings as they were without the environment."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The file alone."""
+        _ = settings_cls, env_settings, dotenv_settings, file_secret_settings
+        return (init_settings,)
+
+
+def config_file(path: Path) -> Path:
+    """The `beacon.toml` that is meant by its own path, or by that of its directory."""
+    return path / CONFIG_NAME if path.is_dir() else path
+
+
 def load_settings(path: Path) -> Settings:
     """Settings of a `beacon.toml`, or of the directory that holds it, under the environment's `BEACON_*`.
 
-    Raises ConfigurationError, which names the file or variable and the key.
+    Raises ConfigurationError: one line for everything that is wrong, which names the file or variable and the key.
     """
-    file = path / CONFIG_NAME if path.is_dir() else path
+    file = config_file(path)
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}. Make a data directory with `beacon init`.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file}: not TOML: {error}") from error
-    problems = [f"{file}: {problem}" for problem in _unknown_keys(values, Settings)]
-    problems += _unknown_variables(os.environ)
+    problems = list(_problems(file, values))
     if problems:
         raise ConfigurationError("\n".join(problems))
+    return _with_absolute_paths(Settings(**values), file.resolve().parent)
+
+
+def _problems(file: Path, values: Mapping[str, Any]) -> Iterator[str]:
+    """Everything that is wrong with the file's values and the environment, none of it twice."""
+    yield from (f"{file}: {problem}" for problem in _unknown_keys(values, Settings))
+    yield from _unknown_variables(os.environ)
+    known = _known(values, Settings)
+    wrong: set[str] = set()
     try:
-        settings = Settings(**values)
+        Settings(**known)
     except SettingsError as error:
-        raise ConfigurationError(_no_json(error)) from error
+        yield _no_json(error)
+        wrong.add("chains")
+        try:
+            _FromFile(**known)
+        except ValidationError as more:
+            found = [one for one in _explained(more) if _set_by(one[0]) is None]
+            yield from (f"{_place(file, keys)}: {message}" for keys, message in found)
     except ValidationError as error:
-        found = (f"{_place(file, keys)}: {message}" for keys, message in _explained(error))
-        raise ConfigurationError("\n".join(found)) from error
-    return _with_absolute_paths(settings, file.resolve().parent)
+        for keys, message in _explained(error):
+            wrong.add(str(keys[0]))
+            yield f"{_place(file, keys)}: {message}"
+    if not wrong & {"chains", "default_chain"}:
+        for keys, message in _contradictions(*_chains_of(known)):
+            yield f"{_place(file, keys)}: {message}"
+
+
+def _chains_of(values: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The default chain and the names of the chains, of values that are in order by themselves."""
+    default, chains = _set_by(("default_chain",)), _set_by(("chains",))
+    named = values.get("chains") if chains is None else json.loads(os.environ[chains])
+    names = [chain.name for chain in _default_chains()] if named is None else [chain["name"] for chain in named]
+    stated = values.get("default_chain", Settings.model_fields["default_chain"].default)
+    return stated if default is None else os.environ[default], names
+
+
+def _contradictions(default: str, names: Sequence[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What contradicts each other: the key to change, one that the environment sets before others, and why."""
+    if len(set(names)) != len(names):
+        yield ("chains",), "the same name twice"
+    if default not in names:
+        message = f"the default chain {default!r} is not among the chains ({', '.join(names)})"
+        suspects = ("default_chain", "chains")
+        yield (next((key for key in suspects if _set_by((key,)) is not None), suspects[0]),), message
 
 
 def read_key(path: Path) -> bytes:
@@ -450,6 +505,22 @@ def _unknown_keys(values: Mapping[str, Any], model: type[BaseModel], prefix: tup
                 yield from _unknown_keys(table, below, (*prefix, key))
 
 
+def _known(values: Mapping[str, Any], model: type[BaseModel]) -> dict[str, Any]:
+    """The values without the keys that nothing knows, which are told of by themselves."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if key not in model.model_fields:
+            continue
+        below = _section_of(model.model_fields[key].annotation)
+        if below is not None and isinstance(value, dict):
+            found[key] = _known(value, below)
+        elif below is not None and isinstance(value, list):
+            found[key] = [_known(item, below) if isinstance(item, dict) else item for item in value]
+        else:
+            found[key] = value
+    return found
+
+
 def _unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
     known = {_variable(path) for path in setting_names()}
     for name in sorted(environ):
@@ -488,18 +559,10 @@ def explain(error: ValidationError) -> str:
 
 
 def _explained(error: ValidationError) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """The keys of each error and what is wrong there; of what contradicts each other, those the environment sets."""
+    """The keys of each error of a value and what is wrong there."""
     for item in error.errors(include_url=False, include_input=False):
-        keys: tuple[str | int, ...] = item["loc"]
-        if item["type"] == _DISAGREEMENT:
-            suspects = item["ctx"]["keys"]
-            keys = next(((key,) for key in suspects if _set_by((key,)) is not None), (suspects[0],))
-        yield keys, plain(item["msg"], "a table")
-
-
-def _disagreement(message: str, *keys: str) -> PydanticCustomError:
-    """An error of several keys that contradict each other."""
-    return PydanticCustomError(_DISAGREEMENT, "{message}", {"message": message, "keys": keys})
+        if item["type"] != _DISAGREEMENT:
+            yield item["loc"], plain(item["msg"], "a table")
 
 
 def _place(file: Path, keys: tuple[str | int, ...]) -> str:

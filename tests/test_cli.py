@@ -41,7 +41,7 @@ from beacon.web.application import build_web
 from beacon.web.server import serve
 from beacon.web.services import SERVICES, Services
 from verifier.fetch import TEST_NETWORKS, chains_directory, load_chain, pinned_chains
-from verifier.note import Note, SigningKey, VerifierKey, open_note
+from verifier.note import Cosigner, Note, SigningKey, VerifierKey, open_note
 
 ORIGIN = "beacon.example/fair"
 CHAIN_FILE = str(chains_directory() / "default.json")
@@ -118,6 +118,101 @@ def test_init_prints_no_secret(tmp_path: Path) -> None:
     output = run("init", tmp_path / "data", "--origin", ORIGIN).output
     for name in ("log.key", "master.key"):
         assert read_key(tmp_path / "data" / name).hex() not in output
+
+
+def policy_file(folder: Path, more: str = "") -> Path:
+    file = folder / "mine.policy"
+    key = Cosigner(b"\x31" * 32, "w1.example").vkey
+    file.write_text(f"{more}witness w1 {key} http://127.0.0.1:1\nquorum w1\n", encoding="utf-8")
+    return file
+
+
+def modes(made: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in made.iterdir()}
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002, 0o022, 0o077])
+def test_the_modes_are_right_whatever_the_umask(tmp_path: Path, umask: int) -> None:
+    old = os.umask(umask)
+    try:
+        run("init", tmp_path / "data", "--origin", ORIGIN, "--policy", policy_file(tmp_path))
+    finally:
+        os.umask(old)
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    found = modes(tmp_path / "data")
+    assert {name for name, mode in found.items() if mode & 0o077 == 0} >= {
+        "log.key", "master.key", "private.db", "private.db.lock", "beacon.toml",
+    }  # fmt: skip
+    assert all(mode & 0o022 == 0 for mode in found.values()), found
+    assert found["witnesses.policy"] == found["log.vkey"] == 0o644
+
+
+def test_init_takes_a_policy_of_witnesses_and_says_what_comes_next(tmp_path: Path) -> None:
+    file = policy_file(tmp_path)
+    output = run("init", tmp_path / "da ta", "--origin", ORIGIN, "--policy", file).output
+    settings = load_settings(tmp_path / "da ta")
+    assert settings.witnesses.policy == tmp_path / "da ta" / "witnesses.policy"
+    assert settings.witnesses.policy.read_bytes() == file.read_bytes()
+    for step in ("log.vkey to the witnesses", "beacon hosts add NAME", "beacon serve", "log.key and"):
+        assert step in output
+    assert output.count(f"--dir '{tmp_path / 'da ta'}'") == 2
+    assert "name witnesses: witnesses.policy in" in run("init", tmp_path / "b", "--origin", ORIGIN).output
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nonsense\n", "mine.policy"),
+        (f"log {SigningKey(bytes(32), 'other.example').vkey}\n", "names other logs than the one to be made"),
+        (None, "mine.policy: No such file"),
+    ],
+)
+def test_init_refuses_a_policy_that_is_none(tmp_path: Path, text: str | None, says: str) -> None:
+    file = policy_file(tmp_path, text or "")
+    if text is None:
+        file.unlink()
+    assert says in run("init", tmp_path / "data", "--origin", ORIGIN, "--policy", file, code=2).output
+    assert not (tmp_path / "data").exists()
+
+
+def test_init_fills_an_empty_directory_such_as_a_volume(tmp_path: Path) -> None:
+    made = tmp_path / "data"
+    (made / "lost+found").mkdir(parents=True)
+    made.chmod(0o777)
+    inode = made.stat().st_ino
+    run("init", made, "--origin", ORIGIN)
+    assert (made.stat().st_ino, made.stat().st_mode & 0o777) == (inode, 0o700)
+    assert not [name for name in modes(made) if name.startswith(".")]
+    settings = load_settings(made)
+    assert settings.log_db.exists()
+    assert log_signer(settings)
+    assert "a data directory is made once" in run("init", made, "--origin", ORIGIN, code=2).output
+
+
+@pytest.mark.parametrize("what", ["file in it", "file"])
+def test_init_refuses_what_is_there_and_no_data_directory(tmp_path: Path, what: str) -> None:
+    made = tmp_path / "data"
+    if what == "file":
+        made.write_text("mine")
+    else:
+        made.mkdir()
+        (made / "mine").write_text("mine")
+    assert "no empty directory" in run("init", made, "--origin", ORIGIN, code=2).output
+    assert [path.name for path in tmp_path.rglob("*")] == (["data"] if what == "file" else ["data", "mine"])
+
+
+def test_a_refused_init_leaves_an_empty_directory_empty(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    run("init", tmp_path / "data", "--origin", ORIGIN, "--chain", "testnet-unchained-3s", code=2)
+    assert not list((tmp_path / "data").iterdir())
+
+
+def test_init_asks_for_the_origin_on_a_terminal_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "--origin" in run("init", tmp_path / "data", code=2).output
+    monkeypatch.setattr("beacon.cli._on_terminal", lambda: True)
+    monkeypatch.setattr("click.prompt", lambda *_args, **_options: "asked.example/fair")
+    run("init", tmp_path / "data")
+    assert load_settings(tmp_path / "data").origin == "asked.example/fair"
 
 
 @pytest.mark.parametrize(

@@ -249,6 +249,43 @@ def test_what_contradicts_each_other_names_the_variable_that_does(
         load_settings(write(tmp_path, 'origin = "x"\n'))
 
 
+def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEACON_LISTEN_PORT", "8080")
+    monkeypatch.setenv("BEACON_METRICS__PORT", "http")
+    file = write(
+        tmp_path,
+        'origin = "https://x"\norgin = "x"\ndefault_chain = "evmnet"\n[listen]\nport = 70000\nprot = 1\n'
+        '[[chains]]\nname = "quicknet"\nrelays = ["http://x"]\nrelay = 1\n'
+        '[[chains]]\nname = "quicknet"\nrelays = ["http://x"]\n',
+    )
+    lines = refusal(file)
+    starts = [
+        f"{file}: unknown key `orgin`",
+        f"{file}: unknown key `listen.prot`",
+        f"{file}: unknown key `chains.relay`",
+        "BEACON_LISTEN_PORT: unknown variable",
+        f"{file}: origin: leave out https://",
+        f"{file}: listen.port: at most 65535",
+        "BEACON_METRICS__PORT: a whole number",
+        f"{file}: chains: the same name twice",
+        f"{file}: default_chain: the default chain 'evmnet' is not among",
+    ]
+    assert sorted(starts) == sorted(next(s for s in starts if line.startswith(s)) for line in lines), lines
+    assert len(lines) == len(starts)
+
+
+def test_chains_that_are_no_json_hide_nothing_else_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BEACON_CHAINS", "quicknet")
+    file = write(tmp_path, 'origin = "x"\nzzz = 1\n[listen]\nport = 70000\n[[chains]]\nname = "0"\nrelays = []\n')
+    lines = refusal(file)
+    assert [line.split(": ")[1] for line in lines if line.startswith(str(file))] == [
+        next(line for line in lines if "zzz" in line).split(": ")[1],
+        "listen.port",
+    ]
+    assert [line for line in lines if line.startswith("BEACON_CHAINS: not JSON")]
+    assert len(lines) == 3
+
+
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="beacon init"):
         load_settings(tmp_path)

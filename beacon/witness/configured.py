@@ -33,10 +33,10 @@ class Asked:
     witnesses: tuple[Configured, ...]
 
 
-def load_policy(path: Path, log: VerifierKey) -> Asked:
+def load_policy(path: Path, log: VerifierKey | None) -> Asked:
     """The policy of a file and the witnesses to ask. Raises ConfigurationError.
 
-    Every witness needs a URL. If the policy names logs, `log` must be one of them.
+    Every witness needs a URL. If the policy names logs, `log` must be one of them; None: a log that is yet to be made.
     """
     try:
         policy = Policy.parse(read_file(str(path), MAX_POLICY_BYTES))
@@ -45,7 +45,7 @@ def load_policy(path: Path, log: VerifierKey) -> Asked:
     if not 1 <= len(policy.witnesses) <= MAX_WITNESSES:
         raise ConfigurationError(f"{path}: 1 to {MAX_WITNESSES} witnesses are due, here are {len(policy.witnesses)}.")
     if policy.logs and log not in policy.logs:
-        raise ConfigurationError(f"{path}: names other logs than this one, {log}.")
+        raise ConfigurationError(f"{path}: names other logs than {log or 'the one to be made'}.")
     return Asked(policy, tuple(_configured(path, policy, name, key) for name, key in policy.witnesses.items()))
 
 
