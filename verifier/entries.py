@@ -237,8 +237,9 @@ SessionEntry: TypeAlias = Contribution | Close | Call | Draw | Reveal | Void
 def parse_entry(data: bytes) -> Entry:
     """The entry whose exact bytes are `data`. Raises FormatError (rules 3.1-3.6)."""
     fields = Fields(parse_canonical_json(data))
-    if fields.take("v", integer(VERSION, VERSION)) != VERSION:
-        raise FormatError(Code.ENTRY, "unknown version")
+    version = fields.take("v", integer())
+    if version != VERSION:
+        raise FormatError(Code.ENTRY, f"an entry of version {version}; this program knows version {VERSION} alone")
     kind = fields.take("type", text(1, 16))
     if kind not in _PARSERS:
         raise FormatError(Code.ENTRY, f"unknown type {kind!r}")

@@ -100,9 +100,9 @@ class Transcript:
 def parse_transcript(data: bytes) -> Transcript:
     """The transcript or receipt of a document (at most 64 MiB). Raises FormatError (7.2, section 3)."""
     document = parse_document_json(data)
+    if "format" in document and document["format"] != FORMAT:
+        raise FormatError(Code.DOCUMENT, f"not a document of the format {FORMAT}, which this program knows alone")
     _exactly(document, {"format", "origin", "log_key", "chain", "events", "checkpoint", "evidence"})
-    if document["format"] != FORMAT:
-        raise FormatError(Code.DOCUMENT, f"not a document of the format {FORMAT}")
     transcript = Transcript(
         origin=_text(document["origin"]),
         log_key=VerifierKey.parse(_text(document["log_key"])),

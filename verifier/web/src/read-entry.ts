@@ -18,6 +18,8 @@ import { Fields, requireUnique } from "./fields.ts";
 import { isObject, type Json, type JsonObject, parseEntryJson } from "./json.ts";
 import { parseRecipe, type Recipe } from "./recipes.ts";
 
+/** Of every entry: its field `v` (3.6). */
+const VERSION = 1;
 const NAME = /^[A-Za-z][A-Za-z0-9._-]{0,63}$/;
 const MAX_U32 = 2 ** 32 - 1;
 const MAX_PLANNED = 1000;
@@ -35,7 +37,10 @@ export function parseEntry(bytes: Uint8Array): Entry {
 }
 
 function read(fields: Fields): Entry {
-  fields.integer("v", { min: 1, max: 1 });
+  const version = fields.integer("v");
+  if (version !== VERSION) {
+    throw new FormatError("entry", `an entry of version ${version}; this program knows version ${VERSION} alone`);
+  }
   const type = fields.oneOf(
     "type",
     "log",
