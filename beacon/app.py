@@ -11,6 +11,7 @@ from aiohttp import web
 from beacon import logs
 from beacon.clock import Clock
 from beacon.datadir import followed_chains, log_signer, require_databases
+from beacon.keys import master
 from beacon.log.log import Log
 from beacon.metrics import CommitTimer
 from beacon.permissions import refuse_exposed
@@ -106,10 +107,7 @@ def create_app(
             )
             custody = Custody(master_key, store)
             if not await custody.owns():
-                raise ConfigurationError(
-                    f"{settings.master_key}: the seeds in {settings.private_db} are under another master key. "
-                    "Restore the key that belongs to this data directory."
-                )
+                raise ConfigurationError(master.refusal(settings))
             await rounds.start()
             stack.push_async_callback(rounds.stop)
             doubt = ClockDoubt(rounds, clock, monotonic)
@@ -130,7 +128,7 @@ def create_app(
             )
             sessions = Sessions(
                 context,
-                Joining(master_key),
+                Joining(master_key, custody.older(await store.join_keys())),
                 origin=settings.origin,
                 sandbox_only=sandbox_only,
                 default_chain=settings.default_chain,

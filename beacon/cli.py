@@ -32,6 +32,7 @@ ELSEWHERE: Final = {
     "demo": "beacon.demo",
     "devnet": "beacon.cli_devnet",
     "hosts": "beacon.cli_hosts",
+    "keys": "beacon.cli_keys",
     "rounds": "beacon.cli_rounds",
     "witness": "beacon.cli_witness",
 }

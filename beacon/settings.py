@@ -470,13 +470,32 @@ def read_key(path: Path) -> bytes:
 
 
 def write_key(path: Path, key: bytes) -> None:
-    """Write 32 bytes as a new key file with mode 0600. An existing file is never overwritten (FileExistsError)."""
+    """Write 32 bytes as a new key file with mode 0600: whole and durable, or not there.
+
+    An existing file is never overwritten (FileExistsError).
+    """
     if len(key) != KEY_BYTES:
         raise ValueError(f"a key has {KEY_BYTES} bytes")
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(key.hex().encode("ascii") + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    try:
+        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(key.hex().encode("ascii") + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def setting_names(model: type[BaseModel] = Settings, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -2,7 +2,8 @@
 
 A token is a MAC over the session and the participant, under a key that is derived from the master key (HKDF-SHA256).
 It stands for one contribution, since a session takes one of each participant; nothing is stored, and a token of one
-session says nothing of another. In a link (`join_link`) it is behind the `#`, which browsers do not send to servers.
+session says nothing of another. Those of an earlier master key are taken for as long as a session of its time can be
+open. In a link (`join_link`) it is behind the `#`, which browsers do not send to servers.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -22,21 +24,31 @@ PREFIX: Final = "fbj_"
 MAC_BYTES: Final = 32
 
 
-class Joining:
-    """Makes and checks join tokens. The key is in no repr."""
+def join_key(master_key: bytes) -> bytes:
+    """The key of the tokens' MACs, 32 bytes, that belongs to a master key."""
+    return HKDF(SHA256(), 32, salt=None, info=b"fair-beacon/join-tokens").derive(master_key)
 
-    def __init__(self, master_key: bytes) -> None:
-        """master_key: 32 bytes."""
-        self._key: Final = HKDF(SHA256(), 32, salt=None, info=b"fair-beacon/join-tokens").derive(master_key)
+
+class Joining:
+    """Makes and checks join tokens. Keys are in no repr."""
+
+    def __init__(self, master_key: bytes, older: Sequence[bytes] = ()) -> None:
+        """master_key: 32 bytes. older: the `join_key` of earlier ones, whose tokens are still about."""
+        self._keys: Final = (join_key(master_key), *older)
 
     def token(self, session: bytes, participant: str) -> str:
         """The token of a participant of a session (32 bytes)."""
-        mac = hmac.digest(self._key, session + lp(participant.encode()), hashlib.sha256)
-        return PREFIX + base64.urlsafe_b64encode(mac).rstrip(b"=").decode("ascii")
+        return _token(self._keys[0], session, participant)
 
     def admits(self, token: str, session: bytes, participant: str) -> bool:
-        """Whether the token is this participant's for this session; in constant time."""
-        return hmac.compare_digest(token.encode(errors="surrogateescape"), self.token(session, participant).encode())
+        """Whether the token is this participant's for this session; in constant time for each key."""
+        given = token.encode(errors="surrogateescape")
+        return any(hmac.compare_digest(given, _token(key, session, participant).encode()) for key in self._keys)
+
+
+def _token(key: bytes, session: bytes, participant: str) -> str:
+    mac = hmac.digest(key, session + lp(participant.encode()), hashlib.sha256)
+    return PREFIX + base64.urlsafe_b64encode(mac).rstrip(b"=").decode("ascii")
 
 
 def join_link(session: bytes, participant: str, token: str) -> str:

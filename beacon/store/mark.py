@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import Final
 
+from beacon.settings import sync_directory
 from beacon.store.errors import CannotOpen, WriteFailed
 
 SLOT_BYTES: Final = 4_096
@@ -59,7 +60,7 @@ class MarkFile:
             if size < SLOTS * SLOT_BYTES:
                 _write_all(fd, bytes(SLOTS * SLOT_BYTES - size), size)
                 os.fsync(fd)
-                _sync_directory(self.path.parent)
+                sync_directory(self.path.parent)
         except BaseException:
             os.close(fd)
             raise
@@ -70,11 +71,3 @@ def _write_all(fd: int, data: bytes, offset: int) -> None:
     while data:
         written = os.pwrite(fd, data, offset)
         data, offset = data[written:], offset + written
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -4,6 +4,7 @@ an entry answers. Private first, public second: a crash in between leaves rows t
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from beacon.store.reader import Reader
 from beacon.store.rows import insert_rows
 from beacon.store.writer import Writer
 
+JOIN_KEY: Final = hashlib.sha256(b"fair-beacon/join-key").digest()
+"""What stands in for a commitment where a key of join tokens is encrypted."""
 REMEMBERED: Final = 10_000
 """Encrypted seeds in memory: 3 MB."""
 
@@ -80,6 +83,12 @@ class PrivateStore:
         query = "SELECT key, request, first, count, leaf FROM answers WHERE key = ?"
         row = await self._reader.run(lambda db: db.execute(query, [key]).fetchone())
         return None if row is None else KeptAnswer(*row)
+
+    async def join_keys(self) -> list[KeptSeed]:
+        """Give what join tokens were made with under earlier master keys, encrypted as seeds are, while it is taken."""
+        query, now = "SELECT nonce, ciphertext FROM join_keys WHERE until > ?", self._clock.now()
+        rows = await self._reader.run(lambda db: db.execute(query, [now]).fetchall())
+        return [KeptSeed(JOIN_KEY, *row) for row in rows]
 
     def _insert(self, db: Database, items: Sequence[Kept]) -> None:
         created = self._clock.now()

@@ -57,6 +57,9 @@ WEBHOOK_ANSWERS: Final = """CREATE TABLE webhook_answers (key BLOB PRIMARY KEY C
     request BLOB NOT NULL CHECK (length(request) = 32), nonce BLOB NOT NULL, ciphertext BLOB NOT NULL,
     created INTEGER NOT NULL) STRICT, WITHOUT ROWID"""
 
+JOIN_KEYS: Final = """CREATE TABLE join_keys (id INTEGER PRIMARY KEY, nonce BLOB NOT NULL, ciphertext BLOB NOT NULL,
+    until INTEGER NOT NULL) STRICT"""
+
 migrations = Migrations("fair-beacon-private")
 
 
@@ -71,6 +74,12 @@ def m001_private(db: Database) -> None:
 def m002_webhook_answers(db: Database) -> None:
     """Keep what the writes of webhooks were answered."""
     db.execute(WEBHOOK_ANSWERS)
+
+
+@migrations()
+def m003_join_keys(db: Database) -> None:
+    """Keep what join tokens were made with under earlier master keys, until so many ms."""
+    db.execute(JOIN_KEYS)
 
 
 PRIVATE_SCHEMA: Final = Schema("private database", APPLICATION_ID, 0o600, migrations)

@@ -51,6 +51,11 @@ def headers(name: str, seconds: int, body: bytes, secrets: Sequence[bytes]) -> d
     }
 
 
+def answer_place(key: bytes) -> str:
+    """What stands in for an endpoint's id where the answer to a request is encrypted. key: of the request, 32 bytes."""
+    return f"answer/{key.hex()}"
+
+
 class Vault:
     """Encrypts secrets under the master key: AES-256-GCM, the endpoint's id is the associated data."""
 

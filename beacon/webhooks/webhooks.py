@@ -26,7 +26,7 @@ from beacon.webhooks.addresses import check_url
 from beacon.webhooks.courier import WINDOW, Courier
 from beacon.webhooks.outbox import Item
 from beacon.webhooks.sender import Sender
-from beacon.webhooks.signing import Vault, make_secret, show_secret
+from beacon.webhooks.signing import Vault, answer_place, make_secret, show_secret
 from verifier.encoding import encode_json, parse_document_json
 
 Document: TypeAlias = dict[str, Any]
@@ -191,7 +191,7 @@ class Webhooks:
         """What `act` gives, or gave when the request was first made."""
         if key is None:
             return await act(lambda _answer: None)
-        name, fingerprint, place = key.name, key.fingerprint, f"answer/{key.name.hex()}"
+        name, fingerprint, place = key.name, key.fingerprint, answer_place(key.name)
 
         def keep(answer: Document) -> Answered:
             return Answered(name, fingerprint, self._vault.encrypt(place, encode_json(answer)))
