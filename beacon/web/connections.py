@@ -1,4 +1,7 @@
-"""What a connection answers before, or outside of, the application: HTTP that is none, and expectations."""
+"""What a connection answers before, or outside of, the application: HTTP that is none, and expectations.
+
+And how long it stands still: a client that takes nothing of what is sent to it is cut off.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,44 @@ from beacon.web.services import REQUEST_ID
 
 Handle: TypeAlias = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
+STALLED_SECONDS: Final = 60.0
+"""How long a connection may have more to send than its client takes, without the client taking any of it."""
 MALFORMED: Final = "The request is not HTTP that this service reads; it is not quoted here."
 
 
 class Connection(web.RequestHandler):
     """One client's connection. What cannot be read as a request is answered with a problem document as well."""
 
-    __slots__ = ("_requests",)
+    __slots__ = ("_requests", "_stalled")
 
     def __init__(self, server: web.Server, requests: Requests, **options: Any) -> None:
         super().__init__(server, **options)
         self._requests = requests
+        self._stalled: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        """More waits to be sent than fits: from here on the client has its time."""
+        super().pause_writing()
+        self._stalled = asyncio.get_running_loop().call_later(STALLED_SECONDS, self._cut)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        super().resume_writing()
+        self._unwatch()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The connection has ended."""
+        self._unwatch()
+        super().connection_lost(exc)
+
+    def _cut(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _unwatch(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - the library's signature
         """End the connection. What is under way may take `timeout` seconds more, and then ends wherever it is.

@@ -23,6 +23,8 @@ BACKLOG: Final = 128
 WATCH_SECONDS: Final = 0.2
 IDLE_SECONDS: Final = 120.0
 """How long a connection may be without a request whose head is whole: longer than proxies keep one that is idle."""
+LINGER_SECONDS: Final = 10.0
+"""How long the rest of a body is read that its answer did not wait for, so that the client gets to read the answer."""
 GC_THRESHOLDS: Final = (20_000, 10, 50)
 
 _logger = logs.get(__name__)
@@ -77,8 +79,9 @@ async def listening(app: web.Application, host: str, port: int, shutdown_ms: int
         assert server is not None
         requests = app[REQUESTS]
         server.request_handler = answering(server.request_handler, requests)
-        options = {"keepalive_timeout": IDLE_SECONDS, "access_log": None, "auto_decompress": False}
-        connect = partial(Connection, server, requests, loop=loop, **options)
+        limits = {"keepalive_timeout": IDLE_SECONDS, "lingering_time": LINGER_SECONDS}
+        options = {"access_log": None, "auto_decompress": False}
+        connect = partial(Connection, server, requests, loop=loop, **limits, **options)
         listener = await loop.create_server(connect, host, port, backlog=BACKLOG)
         try:
             yield _url(*listener.sockets[0].getsockname()[:2])
