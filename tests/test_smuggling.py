@@ -245,6 +245,20 @@ async def test_a_client_that_asks_and_does_not_read_is_cut_off(tmp_path, monkeyp
         writer.transport.abort()
 
 
+async def test_a_client_that_does_not_read_keeps_nobody_from_stopping(tmp_path):
+    """`listening` is given no time for requests under way, which is not to mean any time."""
+    async with asyncio.timeout(40):
+        async with serving(tmp_path) as place:
+            _, writer = await asyncio.open_connection(*place)
+            writer.transport.pause_reading()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    while True:
+                        writer.write(b"GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+                        await writer.drain()
+        writer.transport.abort()
+
+
 async def test_a_client_that_reads_slowly_gets_everything(tmp_path, monkeypatch):
     monkeypatch.setattr(connections, "STALLED_SECONDS", 5.0)
     asked = 20
