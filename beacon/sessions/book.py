@@ -93,7 +93,7 @@ class Book:
     def opened(self, db: Database) -> None:
         """Load the open sessions, the hosts' numbers and the chains."""
         self._db = db
-        self._sequences = dict(db.conn.execute("SELECT host, max(host_seq) FROM sessions GROUP BY host").fetchall())
+        self._sequences = dict(db.conn.execute("SELECT host, last_seq FROM ledger").fetchall())
         self._chains = {row[0] for row in db.conn.execute("SELECT chain FROM chain_entries").fetchall()}
         names = db.conn.execute("SELECT session FROM sessions WHERE end_index IS NULL ORDER BY seal_index").fetchall()
         for (name,) in names:

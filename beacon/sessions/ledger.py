@@ -25,6 +25,8 @@ STATES: Final = (*OPEN, "open", "revealed", "void")
 _COLUMNS: Final = """session, seal_index, host, host_seq, label, chain, time, profile, custody, sandbox, replaces,
     end_index, end_time, ended"""
 
+_TOTALS: Final = "sandbox, sealed, gapless, last_seq, first_time, last_time, replaced, labels_twice"
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -99,22 +101,17 @@ def ledger(db: Database, host: str) -> dict[str, Any] | None:
     `numbers_gapless` says that its seals are numbered 1, 2, 3 ... without a gap, as the log's order has them;
     `labels_used_twice` and `replaced` list the newest, and count all.
     """
-    sealed, lowest, highest, first, last = db.conn.execute(
-        "SELECT count(*), min(host_seq), max(host_seq), min(time), max(time) FROM sessions WHERE host = ?", (host,)
-    ).fetchone()
-    if not sealed:
+    row = db.conn.execute(f"SELECT {_TOTALS} FROM ledger WHERE host = ?", (host,)).fetchone()  # noqa: S608 - names of ours
+    if row is None:
         return None
-    ends = dict(db.conn.execute("SELECT ended, count(*) FROM sessions WHERE host = ? GROUP BY ended", (host,)))
-    sandbox = db.conn.execute("SELECT sandbox FROM sessions WHERE host = ? LIMIT 1", (host,)).fetchone()[0]
-    distinct = db.conn.execute("SELECT count(DISTINCT host_seq) FROM sessions WHERE host = ?", (host,)).fetchone()[0]
-    revealed, still_open = ends.pop("revealed", 0), ends.pop(None, 0)
+    sandbox, sealed, gapless, last_seq, first, last, replaced, labels_twice = row
+    ends = dict(db.conn.execute("SELECT ended, sessions FROM ledger_ends WHERE host = ?", (host,)))
+    still_open, revealed = sealed - sum(ends.values()), ends.pop("revealed", 0)
     labels = db.conn.execute(
-        """SELECT label, count(*), count(*) OVER () FROM sessions WHERE host = ? AND label != ''
-        GROUP BY label HAVING count(*) > 1 ORDER BY max(seal_index) DESC LIMIT ?""",
-        (host, MAX_LISTED),
+        "SELECT label, sessions FROM labels_twice WHERE host = ? ORDER BY seal_index DESC LIMIT ?", (host, MAX_LISTED)
     ).fetchall()
-    replaced = db.conn.execute(
-        """SELECT session, replaces, count(*) OVER () FROM sessions WHERE host = ? AND replaces IS NOT NULL
+    replacing = db.conn.execute(
+        """SELECT session, replaces FROM sessions WHERE host = ? AND replaces IS NOT NULL
         ORDER BY host_seq DESC LIMIT ?""",
         (host, MAX_LISTED),
     ).fetchall()
@@ -126,16 +123,16 @@ def ledger(db: Database, host: str) -> dict[str, Any] | None:
         "revealed": revealed,
         "void": sum(ends.values()),
         "void_by_reason": dict(sorted(ends.items())),
-        "numbers_gapless": (lowest, highest, distinct) == (1, sealed, sealed),
-        "last_host_seq": highest,
+        "numbers_gapless": bool(gapless),
+        "last_host_seq": last_seq,
         "first_time": first,
         "last_time": last,
         "labels_used_twice": {
-            "count": labels[0][2] if labels else 0,
-            "newest": [{"label": label, "sessions": count} for label, count, _ in labels],
+            "count": labels_twice,
+            "newest": [{"label": label, "sessions": count} for label, count in labels],
         },
         "replaced": {
-            "count": replaced[0][2] if replaced else 0,
-            "newest": [{"session": session.hex(), "replaces": earlier.hex()} for session, earlier, _ in replaced],
+            "count": replaced,
+            "newest": [{"session": session.hex(), "replaces": earlier.hex()} for session, earlier in replacing],
         },
     }

@@ -12,7 +12,8 @@
 
 These only ever grow: triggers forbid update, delete and gaps (INSERT OR REPLACE included), and a checkpoint that does
 not cover exactly the entries that are there. Whoever can write the file can drop a trigger; the checkpoints' signatures
-and fsck are what that person has to beat. The tables of DERIVED are an index over the entries, and can be rebuilt.
+and fsck are what that person has to beat. The tables of DERIVED are an index over the entries, and can be rebuilt;
+those of the ledger follow from `sessions` by triggers, so that no account of a host needs all of its sessions read.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ COSIGNATURES: Final = (
     BEGIN SELECT RAISE(ABORT, 'a witness cosigns a checkpoint that is there, and its first cosignature stays'); END""",
 )
 
-DERIVED: Final = {
+_INDEX: Final = {
     "sessions": (
         """CREATE TABLE sessions (session BLOB PRIMARY KEY CHECK (length(session) = 32), seal_index INTEGER NOT NULL,
         host TEXT NOT NULL, host_seq INTEGER NOT NULL, label TEXT NOT NULL, chain BLOB NOT NULL, time INTEGER NOT NULL,
@@ -109,6 +110,49 @@ DERIVED: Final = {
     "chain_entries": ("CREATE TABLE chain_entries (chain BLOB PRIMARY KEY, i INTEGER NOT NULL) STRICT, WITHOUT ROWID",),
 }
 
+_LEDGER: Final = {
+    "ledger": (
+        """CREATE TABLE ledger (host TEXT PRIMARY KEY, sandbox INTEGER NOT NULL, sealed INTEGER NOT NULL,
+        gapless INTEGER NOT NULL, last_seq INTEGER NOT NULL, first_time INTEGER NOT NULL, last_time INTEGER NOT NULL,
+        replaced INTEGER NOT NULL, labels_twice INTEGER NOT NULL) STRICT, WITHOUT ROWID""",
+        """CREATE TRIGGER ledger_of_seals AFTER INSERT ON sessions BEGIN
+        INSERT INTO ledger VALUES (NEW.host, NEW.sandbox, 1, NEW.host_seq = 1, NEW.host_seq, NEW.time, NEW.time,
+        NEW.replaces IS NOT NULL, 0) ON CONFLICT (host) DO UPDATE SET sealed = sealed + 1,
+        gapless = gapless AND NEW.host_seq = last_seq + 1, last_seq = max(last_seq, NEW.host_seq),
+        last_time = NEW.time, replaced = replaced + (NEW.replaces IS NOT NULL);
+        INSERT INTO labels_twice SELECT NEW.host, NEW.label, 2, NEW.seal_index WHERE NEW.label <> '' AND EXISTS
+        (SELECT 1 FROM sessions WHERE host = NEW.host AND label = NEW.label AND session <> NEW.session)
+        ON CONFLICT (host, label) DO UPDATE SET sessions = sessions + 1, seal_index = NEW.seal_index; END""",
+        "CREATE INDEX sessions_replaced ON sessions (host, host_seq) WHERE replaces IS NOT NULL",
+    ),
+    "ledger_ends": (
+        """CREATE TABLE ledger_ends (host TEXT NOT NULL, ended TEXT NOT NULL, sessions INTEGER NOT NULL,
+        PRIMARY KEY (host, ended)) STRICT, WITHOUT ROWID""",
+        """CREATE TRIGGER ledger_of_ends AFTER UPDATE OF ended ON sessions WHEN NEW.ended IS NOT NULL BEGIN
+        INSERT INTO ledger_ends VALUES (NEW.host, NEW.ended, 1)
+        ON CONFLICT (host, ended) DO UPDATE SET sessions = sessions + 1; END""",
+    ),
+    "labels_twice": (
+        """CREATE TABLE labels_twice (host TEXT NOT NULL, label TEXT NOT NULL, sessions INTEGER NOT NULL,
+        seal_index INTEGER NOT NULL, PRIMARY KEY (host, label)) STRICT, WITHOUT ROWID""",
+        "CREATE INDEX labels_twice_by_seal ON labels_twice (host, seal_index)",
+        """CREATE TRIGGER ledger_of_labels AFTER INSERT ON labels_twice BEGIN
+        UPDATE ledger SET labels_twice = labels_twice + 1 WHERE host = NEW.host; END""",
+    ),
+}
+DERIVED: Final = {**_INDEX, **_LEDGER}
+
+FILL_LEDGER: Final = (
+    """INSERT INTO ledger SELECT host, max(sandbox), count(*), min(host_seq = number), max(host_seq), min(time),
+    max(time), count(replaces), 0 FROM (SELECT *, row_number() OVER (PARTITION BY host ORDER BY seal_index) AS number
+    FROM sessions) GROUP BY host""",
+    """INSERT INTO ledger_ends SELECT host, ended, count(*) FROM sessions WHERE ended IS NOT NULL
+    GROUP BY host, ended""",
+    """INSERT INTO labels_twice SELECT host, label, count(*), max(seal_index) FROM sessions WHERE label <> ''
+    GROUP BY host, label HAVING count(*) > 1""",
+)
+"""What the triggers would have made of the sessions that are there, once the tables are."""
+
 _WITH_TREE: Final = ("entries", "hashes", "checkpoints", "rounds", "round_evidence")
 _WITH_WITNESSES: Final = ("witnesses", "cosignatures")
 APPEND_ONLY: Final = (*_WITH_TREE, *_WITH_WITNESSES)
@@ -128,7 +172,7 @@ def immutable(table: str) -> tuple[str, ...]:
 @migrations()
 def m001_log(db: Database) -> None:
     """Create everything of the first version."""
-    for group in (ENTRIES, HASHES, CHECKPOINTS, ROUNDS, *map(immutable, _WITH_TREE), *DERIVED.values()):
+    for group in (ENTRIES, HASHES, CHECKPOINTS, ROUNDS, *map(immutable, _WITH_TREE), *_INDEX.values()):
         for statement in group:
             db.execute(statement)
 
@@ -137,6 +181,14 @@ def m001_log(db: Database) -> None:
 def m002_cosignatures(db: Database) -> None:
     """Add what witnesses say."""
     for group in (COSIGNATURES, *map(immutable, _WITH_WITNESSES)):
+        for statement in group:
+            db.execute(statement)
+
+
+@migrations()
+def m003_ledger(db: Database) -> None:
+    """Add what is counted of each host."""
+    for group in (*_LEDGER.values(), FILL_LEDGER):
         for statement in group:
             db.execute(statement)
 
