@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from functools import lru_cache
-from http.client import HTTPException, HTTPMessage
 from pathlib import Path
-from typing import IO, Final
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from typing import Final
 
+from verifier.connection import UNREACHABLE, Answer, exchange
 from verifier.drand import ChainInfo, Round, parse_any_info, parse_pinned_chain
 from verifier.encoding import MAX_DOCUMENT_BYTES, parse_document_json, parse_hex
 from verifier.errors import Code, FormatError
 
 MAX_CHAIN_BYTES: Final = 16 * 1024
 MAX_ROUND_BYTES: Final = 16 * 1024
-DOWNLOAD_SECONDS: Final = 30
+IDLE_SECONDS: Final = 30
+"""Without a byte."""
+DOWNLOAD_SECONDS: Final = 300
+"""From the first connection to the last byte."""
 MOST_TRIES: Final = 5
 MOST_WAIT: Final = 60
 _LATER: Final = frozenset({429, 503})
@@ -37,18 +36,6 @@ def read_file(path: Path | str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     return data
 
 
-class _SameHost(HTTPRedirectHandler):
-    """Follows a redirect only where it stays at the host that was named, and never from https to http."""
-
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> Request | None:
-        asked, led = urlsplit(req.full_url), urlsplit(newurl)
-        if led.netloc != asked.netloc or (asked.scheme == "https" != led.scheme):
-            raise FormatError(Code.USAGE, f"{req.full_url} leads to another host")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
 def is_url(text: str) -> bool:
     """Whether it is an address that `download` takes: http or https."""
     return text.startswith(("https://", "http://"))
@@ -57,33 +44,29 @@ def is_url(text: str) -> bool:
 def download(url: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """The body at an http or https address, of at most `limit` bytes. Waits and asks again after a 429 or a 503.
 
-    FormatError(USAGE) when there is none, or it is larger, or it leads to another host.
+    FormatError(USAGE) when there is none, or it is larger, or takes longer than DOWNLOAD_SECONDS to come, or leads to
+    another host.
     """
     if not is_url(url):
         raise FormatError(Code.USAGE, f"{url} is no http or https address")
     for tries in range(1, MOST_TRIES + 1):
         try:
-            request = Request(url, headers={"User-Agent": "fair-beacon-verifier"})  # noqa: S310 - only http and https
-            with closing(build_opener(_SameHost).open(request, timeout=DOWNLOAD_SECONDS)) as answer:
-                data: bytes = answer.read(limit + 1)
-        except HTTPError as error:
-            wait = _retry_after(error)
-            error.close()
-            if error.code not in _LATER or tries == MOST_TRIES:
-                raise FormatError(Code.USAGE, f"{url} answers {error.code}") from error
-            time.sleep(wait)
-        except (URLError, HTTPException, OSError, ValueError) as error:
+            answer = exchange(url, limit=limit, idle=IDLE_SECONDS, total=DOWNLOAD_SECONDS)
+        except UNREACHABLE as error:
             raise FormatError(Code.USAGE, f"cannot read {url}: {getattr(error, 'reason', error)}") from error
-        else:
-            if len(data) > limit:
+        if answer.status == 200:
+            if len(answer.body) > limit:
                 raise FormatError(Code.USAGE, f"{url} has more than {limit} bytes")
-            return data
+            return answer.body
+        if answer.status not in _LATER or tries == MOST_TRIES:
+            raise FormatError(Code.USAGE, f"{url} answers {answer.status}")
+        time.sleep(_retry_after(answer))
     raise AssertionError("each try returns or raises")
 
 
-def _retry_after(error: HTTPError) -> int:
-    stated = error.headers.get("Retry-After", "")
-    return min(int(stated), MOST_WAIT) if stated.isascii() and stated.isdigit() else 1
+def _retry_after(answer: Answer) -> int:
+    stated = answer.headers.get("Retry-After", "")
+    return min(int(stated), MOST_WAIT) if stated.isascii() and stated.isdigit() and len(stated) < 10 else 1
 
 
 def relay_round(relay: str, chain: ChainInfo, number: int) -> Round:
