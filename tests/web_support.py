@@ -36,7 +36,7 @@ def headers(host=ALICE, scope=None):
 
 
 @contextlib.asynccontextmanager
-async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies="", witnesses=None):
+async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies="", witnesses=None, chain=QUICKNET):
     """A client of the API of a service (`tests.session_support.service`)."""
     settings = Settings(
         origin=ORIGIN,
@@ -53,7 +53,7 @@ async def web_of(running, *, waiting=None, webhooks=None, rates=None, proxies=""
         vkey=str(running.vkey),
         rounds=running.rounds,
         hosts=Tokens(),
-        chains=(Chain("real", QUICKNET, sandbox_only=False),),
+        chains=(Chain("real", chain, sandbox_only=False),),
         settings=settings,
         stopped=lambda: None,
         webhooks=webhooks,

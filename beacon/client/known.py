@@ -110,10 +110,15 @@ class Known:
             return None
         return session.digest()
 
-    def uses(self, number: int) -> bool:
-        """Whether the session uses a round of its chain, as far as is known here."""
-        calls = list(self.session.calls.values())
-        return number in {self._seal.entry.round, *(call.entry.round for call in calls)}
+    def uses(self, chain: bytes, number: int) -> bool:
+        """Whether the session uses a round of a chain (its hash, 32 bytes): its own, a call's or its timelock's.
+
+        As far as is known here.
+        """
+        seal, calls = self._seal.entry, list(self.session.calls.values())
+        if seal.timelock is not None and (seal.timelock.chain, seal.timelock.round) == (chain, number):
+            return True
+        return chain == seal.chain and number in {seal.round, *(call.entry.round for call in calls)}
 
     def outcome(self, drawn: entries.Draw, found: VerifiedRound) -> Outcome | None:
         """The outcome of a live draw, from its link and its round; None where what it rests on is not all known here.

@@ -89,6 +89,7 @@ class Record:
         and `entry`. Ends with the session. A stream that breaks is taken up again without gap or repeat.
 
         Each is verified before it is yielded: entries by their receipts, which are kept, live draws and rounds anew.
+        Of a timelock's round whose chain is not pinned here it is only verified that it is in the log.
         """
         async for _, data in self._connection.transport.events(f"{self._path}/events", after):
             index, entry = _event(data)
@@ -222,13 +223,18 @@ class Record:
 
     async def _round_logged(self, receipt: Receipt) -> None:
         entry = receipt.entry
-        if not isinstance(entry, entries.Round) or entry.chain != self.seal.chain:
-            raise Dishonest("the receipt is not that of a round of the session's chain", receipt.document)
-        if not self._known.uses(entry.round):
+        if not isinstance(entry, entries.Round):
+            raise Dishonest("the receipt is not that of a round", receipt.document)
+        if not self._known.uses(entry.chain, entry.round):
             await self.verify()
-        if not self._known.uses(entry.round):
-            raise Dishonest(f"the session does not use round {entry.round}", receipt.document)
-        found = await self._connection.round(self.chain, entry.round)
+        if not self._known.uses(entry.chain, entry.round):
+            text = f"the session does not use round {entry.round} of the chain {entry.chain.hex()}"
+            raise Dishonest(text, receipt.document)
+        chain = self._connection.chains.get(entry.chain)
+        if chain is None:
+            # of a timelock to a chain that is not pinned here: nothing here rests on it
+            return
+        found = await self._connection.round(chain, entry.round)
         if found.signature != entry.signature:
             text = f"round {entry.round} stands in the log with another signature than the chain's"
             raise Dishonest(text, receipt.document)
