@@ -67,17 +67,16 @@ class Connection(web.RequestHandler):
         The library would wait as long again for a handler that does not end by itself, as one whose reader left its
         answer unread.
         """
-        cut = asyncio.get_running_loop().call_later(timeout or 0.0, self._cut)
+        end = asyncio.get_running_loop().call_later(timeout or 0.0, self._end)
         try:
             await super().shutdown(timeout)
         finally:
-            cut.cancel()
+            end.cancel()
 
-    def _cut(self) -> None:
+    def _end(self) -> None:
         if self._task_handler is not None:
             self._task_handler.cancel()
-        if self.transport is not None:
-            self.transport.abort()
+        self._cut()
 
     def handle_error(
         self,
