@@ -16,7 +16,7 @@ from aiohttp import web
 from beacon import logs
 from beacon.errors import ApiError
 from beacon.web.measured import Requests
-from beacon.web.middleware import SECURITY_HEADERS
+from beacon.web.middleware import LOADS_NOTHING, SECURITY_HEADERS
 from beacon.web.problems import response_for
 from beacon.web.services import REQUEST_ID
 
@@ -51,10 +51,6 @@ class Connection(web.RequestHandler):
         """The connection has ended."""
         self._unwatch()
         super().connection_lost(exc)
-
-    def _cut(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
 
     def _unwatch(self) -> None:
         if self._stalled is not None:
@@ -115,7 +111,8 @@ def refused(error: Exception, request: web.BaseRequest, requests: Requests) -> w
     with structlog.contextvars.bound_contextvars(request_id=request_id):
         response = response_for(error, request)
         logs.access(__name__, method=None, route=None, status=response.status)
-    response.headers.update({**SECURITY_HEADERS, "Cache-Control": "no-store", "X-Request-Id": request_id})
+    response.headers.update({**SECURITY_HEADERS, "Content-Security-Policy": LOADS_NOTHING})
+    response.headers.update({"Cache-Control": "no-store", "X-Request-Id": request_id})
     response.force_close()
     requests.add(request.method, None, response.status, 0.0)
     return response

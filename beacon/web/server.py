@@ -71,8 +71,7 @@ async def listening(app: web.Application, host: str, port: int, shutdown_ms: int
 
     shutdown_ms: what requests under way may still take afterwards. Raises as `serve`.
     """
-    # To the library, 0 is without an end.
-    runner = web.AppRunner(app, shutdown_timeout=max(shutdown_ms, 1) / 1000, handle_signals=False)
+    runner = web.AppRunner(app, shutdown_timeout=shutdown_ms / 1000, handle_signals=False)
     loop = asyncio.get_running_loop()
     try:
         await runner.setup()
