@@ -25,7 +25,7 @@ from beacon.log.fsck_rounds import RoundsCheck
 from beacon.log.projection import Loading, Projection
 from beacon.log.recovery import open_checkpoint
 from beacon.log.tree import Edge
-from beacon.store.errors import CannotOpen, LogDamaged, SchemaRefused
+from beacon.store.errors import CannotOpen, LogDamaged, SchemaNewer, SchemaRefused
 from beacon.store.lock import FileLock
 from beacon.store.log_schema import DERIVED, HASHES, LOG_SCHEMA, immutable
 from beacon.store.rows import insert_rows
@@ -106,7 +106,7 @@ def check(
 
     projections: fresh ones, used for this alone; without them the derived tables are not checked.
     progress: called with (entries done, entries in all). rounds: False compares the rounds and does not verify them.
-    round_progress: called with (distinct rounds done, in all). Raises CannotOpen.
+    round_progress: called with (distinct rounds done, in all). Raises CannotOpen, SchemaNewer.
     """
     report = Report(rounds_checked=rounds)
     with tempfile.TemporaryDirectory() as directory:
@@ -154,6 +154,8 @@ def rebuild(path: Path, vkey: VerifierKey, projections: Sequence[Projection], pr
 def _check_schema(db: Database, report: Report) -> None:
     try:
         LOG_SCHEMA.check(db)
+    except SchemaNewer:
+        raise
     except SchemaRefused as error:
         report.add("schema", None, str(error))
 

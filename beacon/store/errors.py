@@ -25,6 +25,12 @@ class SchemaRefused(StoreError):
     code = "schema-refused"
 
 
+class SchemaNewer(SchemaRefused):
+    """The file was made, or brought up to date, by a newer version. There is no way back for it: run that version."""
+
+    code = "schema-newer"
+
+
 class CannotOpen(StoreError):
     """The file cannot be opened or read: permissions, a lock, the disk. What it holds may be in order."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlite_utils import Database, Migrations
 
-from beacon.store.errors import CannotOpen, DatabaseDamaged, SchemaRefused, StoreError
+from beacon.store.errors import CannotOpen, DatabaseDamaged, SchemaNewer, SchemaRefused, StoreError
 
 Connect = Callable[[str], sqlite3.Connection]
 
@@ -89,7 +89,7 @@ class Schema:
             raise
 
     def check_kind(self, db: Database) -> None:
-        """Raise SchemaRefused unless `db` is of this kind and not made by a newer version."""
+        """Raise SchemaRefused unless `db` is of this kind, SchemaNewer when it was made by a newer version."""
         found = _application_id(db)
         if found != self.application_id:
             raise SchemaRefused(f"not a {self.name}: its application id is {found}, not {self.application_id}")
@@ -100,7 +100,10 @@ class Schema:
         except LookupError as error:
             raise SchemaRefused(f"{self.name}: its record of migrations cannot be read") from error
         if unknown:
-            raise SchemaRefused(f"{self.name}: made by a newer version of this program ({', '.join(unknown)})")
+            raise SchemaNewer(
+                f"{self.name}: made by a newer version of this program ({', '.join(unknown)}). "
+                "There is no way back for it: run that version, or a newer one"
+            )
 
 
 def refusal(path: Path, error: BaseException) -> StoreError:
@@ -140,6 +143,9 @@ def open_writable(path: Path, schema: Schema, connector: Connect = connect) -> D
             db.execute("PRAGMA synchronous = FULL")
             db.execute(f"PRAGMA wal_autocheckpoint = {WAL_CHECKPOINT_PAGES}")
             schema.prepare(db)
+        except SchemaRefused as error:
+            conn.close()
+            raise type(error)(f"{path}: {error}") from error
         except BaseException:
             conn.close()
             raise

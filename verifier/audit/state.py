@@ -19,6 +19,8 @@ from verifier.merkle import HASH_BYTES
 from verifier.tiles import TILE_WIDTH
 
 APPLICATION_ID: Final = 0x66626175
+VERSION: Final = 0
+"""Of the schema: the file's user_version. One that is higher was written by a newer verifier."""
 FILE: Final = "audit.db"
 MAX_KEPT: Final = 100_000
 """Findings that are kept; the rest is counted."""
@@ -167,6 +169,13 @@ def _prepare(db: sqlite3.Connection, where: str) -> None:
     db.execute("PRAGMA synchronous = NORMAL" if where else "PRAGMA synchronous = OFF")
     kind = db.execute("PRAGMA application_id").fetchone()[0]
     if kind == APPLICATION_ID:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > VERSION:
+            raise FormatError(
+                Code.USAGE,
+                f"{where} was written by a newer version of this program (its schema is {version}, this program's "
+                f"{VERSION}): run that version, or begin another state",
+            )
         return
     if kind or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         raise FormatError(Code.USAGE, f"{where} is another program's database")
