@@ -20,14 +20,22 @@ from beacon.witness.configured import load_policy
 @click.command(epilog=EPILOG)
 @click.argument("target", type=click.Path(path_type=Path, file_okay=False), metavar="TARGET")
 @directory_option
+@click.option(
+    "--full-tiles",
+    is_flag=True,
+    help="Only full tiles, and only those since the last time: for a web server that asks the service for the rest.",
+)
+@click.option("--database", is_flag=True, help="Only the log as one file, TARGET/log.db: what GET /log/log.db answers.")
 @json_option
-def export(target: Path, directory: Path, as_json: bool) -> None:
+def export(target: Path, directory: Path, full_tiles: bool, database: bool, as_json: bool) -> None:
     """Write the log's tiles, key and checkpoint below TARGET, as static files.
 
     They are what the service answers below /log/, byte for byte (C2SP tlog-tiles), so that any web server or bucket
     can serve the log. Again, it adds what is new; stopped, it goes on. It changes nothing in the data directory and may
     run beside the service. A TARGET of another log, or of a later state of this one, is refused.
     """
+    if full_tiles and database:
+        raise click.UsageError("--full-tiles and --database exclude each other")
     with errors():
         settings = load_settings(directory)
         require_databases(settings)
@@ -35,7 +43,12 @@ def export(target: Path, directory: Path, as_json: bool) -> None:
         policy = settings.witnesses.policy
         witnesses = [one.key for one in load_policy(policy, vkey).witnesses] if policy is not None else []
         try:
-            done = exporting.export(settings.log_db, target, vkey, witnesses, _progress())
+            if database:
+                done = exporting.export_database(settings.log_db, target, vkey)
+            elif full_tiles:
+                done = exporting.export_full(settings.log_db, target, vkey, _progress())
+            else:
+                done = exporting.export(settings.log_db, target, vkey, witnesses, _progress())
         except exporting.ExportRefused as error:
             raise Refused(str(error)) from error
     if as_json:

@@ -1,18 +1,21 @@
 """The log as static files: each of them is what the service answers at that address, byte for byte."""
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlite_utils import Database
 
 from beacon.cli import main
 from beacon.log import cosignatures
 from beacon.log.cosignatures import Cosigned
-from beacon.log.export import ExportRefused, export
+from beacon.log.export import ExportRefused, export, export_database, export_full, full_tiles
 from tests.log_support import SIGNER, append, contributions, make_log, open_log
 from tests.web_support import serving_log
 from verifier import whole_log
@@ -102,6 +105,102 @@ def test_the_checkpoint_has_the_witnesses_lines_in_the_policys_order(tmp_path):
     assert (tmp_path / "static" / "checkpoint").read_text() == note + lines[W2.vkey] + lines[W1.vkey]
 
 
+@given(st.integers(0, 2**20), st.integers(0, 2**20))
+def test_full_tiles_in_two_steps_are_those_of_one(one, other):
+    done, size = sorted((one, other))
+    steps = [*full_tiles(done, 0), *full_tiles(size, done)]
+    assert len(set(steps)) == len(steps)
+    assert set(steps) == set(full_tiles(size, 0))
+
+
+@pytest.mark.parametrize("sizes", [(1,), (255,), (256,), (700,), (200, 300), (300, 300), (256, 512, 513)])
+async def test_full_tiles_are_those_of_the_service_and_no_more(tmp_path, sizes):
+    static = tmp_path / "static"
+    async with serving_log(tmp_path / "log.db") as (log, client):
+        before = {}
+        for size in sizes:
+            if grown := size - log.latest().size:
+                await log.append(contributions(*(str(number) for number in range(grown))))
+            done = export_full(log.path, static, SIGNER.vkey)
+            files = files_of(static)
+            marked = files.get("full-tiles") != before.get("full-tiles")
+            assert (done.size, done.files, done.written) == (
+                size,
+                len(files),
+                len(files.keys() - before.keys() - {"full-tiles"}) + marked,
+            )
+            before = files
+        mark = before.pop("full-tiles").decode()
+        assert Checkpoint.parse(Note.parse(mark).text).size // 256 == sizes[-1] // 256
+        assert before.keys() == {tile.path for tile in full_tiles(sizes[-1], 0)}
+        for path, data in before.items():
+            answer = await client.get(f"/log/{path}")
+            assert (answer.status, await answer.read()) == (200, data), path
+
+
+def test_full_tiles_are_not_looked_at_again(tmp_path):
+    path, static = tmp_path / "log.db", tmp_path / "static"
+    make_log(path, (300,))
+    assert export_full(path, static, SIGNER.vkey).written == 3
+    (static / "tile/0/000").unlink()
+    assert export_full(path, static, SIGNER.vkey).written == 0
+    (static / "full-tiles").unlink()
+    assert export_full(path, static, SIGNER.vkey).written == 3
+    assert (static / "tile/0/000").exists()
+
+
+def test_a_tile_is_durable_before_the_mark_counts_it(tmp_path, monkeypatch):
+    path, static = tmp_path / "log.db", tmp_path / "static"
+    make_log(path, (600,))
+    synced = []
+    monkeypatch.setattr(
+        "beacon.log.export.os.fsync", lambda number: synced.append(os.readlink(f"/proc/self/fd/{number}"))
+    )
+    export_full(path, static, SIGNER.vkey)
+    assert [Path(name).name.removesuffix(".new") for name in synced] == ["000", "001", "000", "001", "full-tiles"]
+
+
+@pytest.mark.parametrize("exporter", [export_full, export_database])
+def test_full_tiles_and_files_of_another_log_or_a_later_one_stay(tmp_path, exporter):
+    path, other, static = tmp_path / "log.db", tmp_path / "other" / "log.db", tmp_path / "static"
+    other.parent.mkdir()
+    make_log(path, (20, 300))
+    make_log(other, (5, 25))
+    exporter(path, static, SIGNER.vkey)
+    before = files_of(static)
+    for refused, key in ((other, SIGNER.vkey), (path, SigningKey(b"\x09" * 32, "another.example").vkey)):
+        with pytest.raises(ExportRefused):
+            exporter(refused, static, key)
+    assert files_of(static) == before
+
+
+def test_the_file_is_a_copy_and_is_made_once_a_size(tmp_path):
+    path, static = tmp_path / "log.db", tmp_path / "static"
+    make_log(path, (300,))
+    sizes = [export_database(path, static, SIGNER.vkey) for _ in range(2)]
+    assert [(done.size, done.written) for done in sizes] == [(301, 1), (301, 0)]
+    log = open_log(path)
+    append(log, "one more")
+    assert export_database(path, static, SIGNER.vkey).size == 302
+    log.close()
+    assert files_of(static).keys() == {"log.db"}
+    with whole_log.of_database(static / "log.db") as copied:
+        assert len(list(copied.entries())) == 302
+        copied.check(SIGNER.vkey)
+
+
+def test_the_log_itself_and_other_files_are_not_replaced(tmp_path):
+    path, static = tmp_path / "log.db", tmp_path / "static"
+    make_log(path, (3,))
+    with pytest.raises(ExportRefused, match="the log itself"):
+        export_database(path, tmp_path, SIGNER.vkey)
+    static.mkdir()
+    (static / "log.db").write_text("a poem")
+    with pytest.raises(ExportRefused, match="no copy of this log"):
+        export_database(path, static, SIGNER.vkey)
+    assert (static / "log.db").read_text() == "a poem"
+
+
 def test_the_command(tmp_path):
     run = lambda *words: CliRunner().invoke(main, [str(word) for word in words])  # noqa: E731
     assert run("init", tmp_path / "data", "--origin", "log.example/x").exit_code == 0
@@ -110,4 +209,9 @@ def test_the_command(tmp_path):
     assert run("init", tmp_path / "other", "--origin", "log.example/y").exit_code == 0
     done = run("log", "export", tmp_path / "static", "--dir", tmp_path / "other")
     assert (done.exit_code, "another log" in done.output) == (2, True)
+    for option, files in (("--full-tiles", 1), ("--database", 1)):
+        done = run("log", "export", tmp_path / "more", "--dir", tmp_path / "data", option, "--json")
+        assert (done.exit_code, json.loads(done.stdout)) == (0, {"size": 1, "files": files, "written": files})
+    assert run("log", "export", tmp_path / "data", "--dir", tmp_path / "data", "--database").exit_code == 2
+    assert run("log", "export", tmp_path, "--dir", tmp_path / "data", "--database", "--full-tiles").exit_code == 2
     assert "1 entries in 4 files" in run("log", "export", tmp_path / "static", "--dir", tmp_path / "data").stdout

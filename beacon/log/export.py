@@ -17,14 +17,19 @@ from typing import Final
 from sqlite_utils import Database
 
 from beacon.log import cosignatures, reads
+from beacon.log.recovery import open_checkpoint
+from beacon.log.snapshot import copy
 from beacon.log.tiles import tile_bytes
 from beacon.store.errors import LogDamaged
-from beacon.store.schema import open_readonly, reading
+from beacon.store.schema import DAMAGE, open_readonly, reading
 from verifier.errors import VerifierError
 from verifier.note import Checkpoint, Note, VerifierKey
 from verifier.tiles import ENTRIES, Tile, tile_layout
 
 CHECKPOINT: Final = "checkpoint"
+FULL_MARK: Final = "full-tiles"
+"""The checkpoint whose full tiles are there; not one that clients read, since they would miss the partial ones."""
+DATABASE: Final = "log.db"
 
 
 class ExportRefused(Exception):  # noqa: N818 - named by what happened
@@ -53,24 +58,89 @@ def export(
     Raises ExportRefused, LogDamaged, CannotOpen, OSError.
     """
     with reading(path), closing(open_readonly(path)) as db:
-        newest = db.execute("SELECT max(size) FROM checkpoints").fetchone()[0]
-        if newest is None:
-            raise LogDamaged("the log has no checkpoint")
+        newest = _newest(db)
         note = reads.signed_note(db, newest) + _lines(db, newest, witnesses)
         _check_grown(db, directory / CHECKPOINT, newest, vkey)
         layout = tile_layout(newest)
         files = sum(level.full + bool(level.partial_width) for level in (layout[0], *layout)) + 2
         written = 0
         for done, tile in enumerate(tiles(newest), 1):
-            data = tile_bytes(db, tile, newest)
-            if data is None:
-                raise LogDamaged(f"{tile.path} is not whole")
-            written += _write(directory / tile.path, data)
+            written += _write(directory / tile.path, _bytes(db, tile, newest))
             progress(done, files)
         written += _write(directory / "vkey", f"{vkey}\n".encode())
         written += _write(directory / CHECKPOINT, note.encode(), sync=True)
         progress(files, files)
     return Exported(newest, files, written)
+
+
+def export_full(
+    path: Path, directory: Path, vkey: VerifierKey, progress: Callable[[int, int], None] = lambda *_: None
+) -> Exported:
+    """Write the full tiles of the newest tree below `directory` that an earlier export there did not. Else as `export`.
+
+    Of what is there only the mark is read: whoever removed a file removes the mark too.
+    """
+    mark = directory / FULL_MARK
+    with reading(path), closing(open_readonly(path)) as db:
+        newest = _newest(db)
+        done = _check_grown(db, mark, newest, vkey)
+        due = list(full_tiles(newest, done))
+        for number, tile in enumerate(due, 1):
+            _write(directory / tile.path, _bytes(db, tile, newest), sync=True)
+            progress(number, len(due))
+        marked = bool(due) or done == 0
+        if marked:
+            _write(mark, reads.signed_note(db, newest).encode(), sync=True)
+        files = sum(1 for _ in full_tiles(newest, 0)) + 1
+    return Exported(newest, files, len(due) + marked)
+
+
+def export_database(path: Path, directory: Path, vkey: VerifierKey) -> Exported:
+    """Write the log as one file, `log.db`, into `directory`, in the place of an earlier one. It may run beside the service.
+
+    Raises ExportRefused, WriteFailed where the disk has too little room, LogDamaged, CannotOpen, OSError.
+    """
+    target = directory / DATABASE
+    if target.exists() and target.samefile(path):
+        raise ExportRefused(f"{target} is the log itself")
+    with reading(path), closing(open_readonly(path)) as db:
+        there, size = _size_there(target, vkey), _newest(db)
+    if there > size:
+        raise ExportRefused(f"{target} covers {there} entries, and this log has {size}")
+    if there == size:
+        return Exported(size, 1, 0)
+    directory.mkdir(parents=True, exist_ok=True)
+    beside = directory / f"{DATABASE}.new"
+    with reading(path):
+        copy(path, beside)
+    with beside.open("rb") as file:
+        os.fsync(file.fileno())
+    size = _size_there(beside, vkey)
+    beside.replace(target)
+    return Exported(size, 1, 1)
+
+
+def _size_there(path: Path, vkey: VerifierKey) -> int:
+    """How many entries a copy of this log covers, 0 where there is none. Raises ExportRefused for any other file."""
+    if not path.exists():
+        return 0
+    try:
+        with closing(open_readonly(path)) as db:
+            size = _newest(db)
+            open_checkpoint(reads.signed_note(db, size), size, vkey)
+    except (*DAMAGE, LogDamaged) as error:
+        raise ExportRefused(f"{path} is no copy of this log: {error}") from error
+    return size
+
+
+def full_tiles(size: int, done: int) -> Iterator[Tile]:
+    """The full bundles and tiles of a tree of `size` entries that one of `done` entries has not."""
+    before = [level.full for level in tile_layout(done)]
+    for level in tile_layout(size):
+        first = before[level.level] if level.level < len(before) else 0
+        if level.level == 0:
+            yield from (Tile(ENTRIES, index) for index in range(first, level.full))
+        yield from (Tile(level.level, index) for index in range(first, level.full))
 
 
 def tiles(size: int) -> Iterator[Tile]:
@@ -82,17 +152,31 @@ def tiles(size: int) -> Iterator[Tile]:
             yield Tile(number, level.full, level.partial_width)
 
 
+def _newest(db: Database) -> int:
+    size = db.execute("SELECT max(size) FROM checkpoints").fetchone()[0]
+    if size is None:
+        raise LogDamaged("the log has no checkpoint")
+    return int(size)
+
+
+def _bytes(db: Database, tile: Tile, size: int) -> bytes:
+    data = tile_bytes(db, tile, size)
+    if data is None:
+        raise LogDamaged(f"{tile.path} is not whole")
+    return data
+
+
 def _lines(db: Database, size: int, witnesses: Sequence[VerifierKey]) -> str:
     found = {cosigned.witness: cosigned.line for cosigned in cosignatures.of(db, size)}
     return "".join(found[key] for key in witnesses if key in found)
 
 
-def _check_grown(db: Database, path: Path, newest: int, vkey: VerifierKey) -> None:
-    """Raise ExportRefused unless what was exported last, if anything, is of this log and not newer."""
+def _check_grown(db: Database, path: Path, newest: int, vkey: VerifierKey) -> int:
+    """The size of what was exported last, 0 for nothing. Raises ExportRefused unless it is of this log and not newer."""
     try:
         there = Checkpoint.parse(Note.parse(path.read_bytes()).text)
     except FileNotFoundError:
-        return
+        return 0
     except VerifierError as error:
         raise ExportRefused(f"{path} is no checkpoint: {error.message}") from error
     if there.origin != vkey.name:
@@ -101,6 +185,7 @@ def _check_grown(db: Database, path: Path, newest: int, vkey: VerifierKey) -> No
         raise ExportRefused(f"{path} covers {there.size} entries, and this log has {newest}")
     if there.size == 0 or reads.root_at(db, there.size) != there.root:
         raise ExportRefused(f"{path} is of another history of this log")
+    return there.size
 
 
 def _write(path: Path, data: bytes, *, sync: bool = False) -> bool:

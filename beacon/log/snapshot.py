@@ -79,18 +79,10 @@ class Snapshots:
 
     def _copy(self, path: Path) -> Snapshot:
         beside = path.with_name("log-snapshot.new")
-        beside.unlink(missing_ok=True)
-        if shutil.disk_usage(path.parent).free < LEAST_ROOM * path.stat().st_size:
-            raise WriteFailed("the disk has no room for a copy of the log")
-        with closing(open_readonly(path, closed_elsewhere=True)) as db:
-            self._db = db.conn
-            try:
-                db.conn.execute("VACUUM INTO ?", [str(beside)])
-            except sqlite3.Error:
-                beside.unlink(missing_ok=True)
-                raise
-            finally:
-                self._db = None
+        try:
+            copy(path, beside, self._opened)
+        finally:
+            self._db = None
         with closing(open_readonly(beside)) as db:
             size = db.execute("SELECT max(size) FROM checkpoints").fetchone()[0]
             if size is None:
@@ -99,6 +91,27 @@ class Snapshots:
         target = path.with_name(f"log-snapshot-{size}.db")
         beside.replace(target)
         return Snapshot(target, size, note, self._clock())
+
+    def _opened(self, conn: sqlite3.Connection) -> None:
+        self._db = conn
+
+
+def copy(path: Path, target: Path, opened: Callable[[sqlite3.Connection], None] = lambda _: None) -> None:
+    """Copy the log at `path` as it is now into a file, beside the writer, leaving no half of a copy.
+
+    opened: told the connection, which another thread may interrupt. Raises WriteFailed where the disk has too little
+    room, sqlite3.Error, OSError.
+    """
+    target.unlink(missing_ok=True)
+    if shutil.disk_usage(target.parent).free < LEAST_ROOM * path.stat().st_size:
+        raise WriteFailed("the disk has no room for a copy of the log")
+    with closing(open_readonly(path, closed_elsewhere=True)) as db:
+        opened(db.conn)
+        try:
+            db.conn.execute("VACUUM INTO ?", [str(target)])
+        except sqlite3.Error:
+            target.unlink(missing_ok=True)
+            raise
 
 
 def _remove(path: Path, but: set[Path]) -> None:
