@@ -1,7 +1,6 @@
 """The log as static files: each of them is what the service answers at that address, byte for byte."""
 
 import json
-import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -154,10 +153,10 @@ def test_a_tile_is_durable_before_the_mark_counts_it(tmp_path, monkeypatch):
     make_log(path, (600,))
     synced = []
     monkeypatch.setattr(
-        "beacon.log.export.os.fsync", lambda number: synced.append(os.readlink(f"/proc/self/fd/{number}"))
+        "beacon.log.export.os.fsync", lambda number: synced.append(Path(f"/proc/self/fd/{number}").readlink())
     )
     export_full(path, static, SIGNER.vkey)
-    assert [Path(name).name.removesuffix(".new") for name in synced] == ["000", "001", "000", "001", "full-tiles"]
+    assert [name.name.removesuffix(".new") for name in synced] == ["000", "001", "000", "001", "full-tiles"]
 
 
 @pytest.mark.parametrize("exporter", [export_full, export_database])

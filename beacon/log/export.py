@@ -96,7 +96,7 @@ def export_full(
 
 
 def export_database(path: Path, directory: Path, vkey: VerifierKey) -> Exported:
-    """Write the log as one file, `log.db`, into `directory`, in the place of an earlier one. It may run beside the service.
+    """Write the log as one file, `log.db`, into `directory`, in the place of an earlier one. Else as `export`.
 
     Raises ExportRefused, WriteFailed where the disk has too little room, LogDamaged, CannotOpen, OSError.
     """
@@ -172,7 +172,7 @@ def _lines(db: Database, size: int, witnesses: Sequence[VerifierKey]) -> str:
 
 
 def _check_grown(db: Database, path: Path, newest: int, vkey: VerifierKey) -> int:
-    """The size of what was exported last, 0 for nothing. Raises ExportRefused unless it is of this log and not newer."""
+    """The size of what was exported last, 0 for nothing. Raises ExportRefused unless it is of this log."""
     try:
         there = Checkpoint.parse(Note.parse(path.read_bytes()).text)
     except FileNotFoundError:
