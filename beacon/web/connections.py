@@ -52,6 +52,10 @@ class Connection(web.RequestHandler):
         self._unwatch()
         super().connection_lost(exc)
 
+    def _cut(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
     def _unwatch(self) -> None:
         if self._stalled is not None:
             self._stalled.cancel()
