@@ -149,7 +149,7 @@ def test_an_honest_log(good: list[bytes], tmp_path: Path) -> None:
     assert audited(good, trust=replace(TRUST, chains={}))[0] == Exit.UNDECIDED
     with opened(tmp_path) as state:
         Audit(state, TRUST).run(source_of(good))
-        assert state.get("totals") == {"ended": 3, "fair": 3}
+        assert state.get("totals") == {"ended": 3, "fair": 3, "proven": 0}
         assert list(state.leaves(len(good))) == [merkle.leaf_hash(leaf) for leaf in good]
         assert state.db.execute("SELECT count(*) FROM pending").fetchone() == (0,)
 
@@ -158,7 +158,7 @@ def test_it_goes_on_where_it_stopped_at_every_size(good: list[bytes], tmp_path: 
     for size in range(1, len(good) + 1):
         assert audited(good[:size], tmp_path) == (Exit.FAIR, [])
     with opened(tmp_path) as state:
-        assert state.get("totals") == {"ended": 3, "fair": 3}
+        assert state.get("totals") == {"ended": 3, "fair": 3, "proven": 0}
 
 
 def test_an_audit_that_dies_between_two_segments_goes_on(tmp_path: Path, monkeypatch) -> None:
@@ -176,7 +176,7 @@ def test_an_audit_that_dies_between_two_segments_goes_on(tmp_path: Path, monkeyp
     assert died == [TILE_WIDTH]
     assert audited(leaves, tmp_path) == (Exit.FAIR, [])
     with opened(tmp_path) as state:
-        assert state.get("totals") == {"ended": 90, "fair": 90}
+        assert state.get("totals") == {"ended": 90, "fair": 90, "proven": 0}
 
 
 def test_an_audit_whose_download_fails_goes_on_in_the_same_process() -> None:
@@ -194,7 +194,7 @@ def test_an_audit_whose_download_fails_goes_on_in_the_same_process() -> None:
             audit.run(of_address(URL, download))
         audit.run(source_of(leaves))
         assert (audit.exit(), list(state.found())) == (Exit.FAIR, [])
-        assert state.get("totals") == {"ended": 90, "fair": 90}
+        assert state.get("totals") == {"ended": 90, "fair": 90, "proven": 0}
 
 
 def test_sessions_are_judged_in_other_processes_alike(good: list[bytes], monkeypatch) -> None:
@@ -233,7 +233,7 @@ def test_segments_taken_up_ahead_of_their_judges_change_nothing(monkeypatch, tmp
         assert state.get("totals")["ended"] == ended > 0
         audit.run(source_of(leaves))
         assert (audit.exit(), list(state.found())) == (Exit.FAIR, [])
-        assert state.get("totals") == {"ended": 150, "fair": 150}
+        assert state.get("totals") == {"ended": 150, "fair": 150, "proven": 0}
         assert list(state.leaves(len(leaves))) == [merkle.leaf_hash(leaf) for leaf in leaves]
 
 

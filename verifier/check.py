@@ -94,7 +94,10 @@ class _Check:
     def verdict(self) -> Verdict:
         log = self.log.claim()
         self.witnesses = Witnesses(self.trust.policy, self.log.sound, self.transcript)
-        self.witnesses.read()
+        if self.read is None:
+            self.witnesses.read()
+        elif self.log.sound:
+            self.witnesses.take(self.read.seen)
         self.findings += self.witnesses.findings
         self._apply_rules()
         claims = (

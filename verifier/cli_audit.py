@@ -180,8 +180,9 @@ def check_db(
 ) -> None:
     """Audit a log's database file, such as /log/log.db of a service.
 
-    As `audit`, from the file alone: of its tables only entries and checkpoints are read, and every entry is compared
-    with the newest checkpoint before it is used. With --state it must be the log that was seen before, grown.
+    As `audit`, from the file alone: of its tables only entries, checkpoints and, with --policy, what witnesses say of
+    these are read, and every entry is compared with the newest checkpoint before it is used. With --state it must be
+    the log that was seen before, grown.
     Exit codes are those of `audit`.
 
     \b

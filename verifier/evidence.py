@@ -32,13 +32,15 @@ class ReadLog:
     """The claim `log` of who has read a log whole and compared each leaf with its checkpoint.
 
     known: the (index, round) of the signatures of the session's chain up to its last entry, as of `rules.signatures`;
-    those that no newer round stands before. vouched: whether the log's key signed the checkpoint.
+    those that no newer round stands before. vouched: whether the log's key signed the checkpoint. seen: what witnesses
+    of the policy are known to have seen of this log.
     """
 
     transcript: Transcript
     session: Session
     vouched: bool
     known: tuple[tuple[int, int], ...]
+    seen: tuple[Sighting, ...] = ()
     findings: list[Finding] = field(default_factory=list)
     sound: list[SignedCheckpoint] = field(default_factory=list)
 
@@ -195,6 +197,14 @@ class Witnesses:
                 self.seen += [Sighting(size, name, item.timestamp or 0, key.type) for item in verified]
             if self.satisfied_by(names):
                 self.quorum_size = max(self.quorum_size, size)
+
+    def take(self, seen: Iterable[Sighting]) -> None:
+        """Take what was verified of this log before, instead of `read`."""
+        names: dict[int, set[str]] = {}
+        for sighting in seen:
+            self.seen.append(sighting)
+            names.setdefault(sighting.size, set()).add(sighting.witness)
+        self.quorum_size = max((size for size, found in names.items() if self.satisfied_by(found)), default=0)
 
     def satisfied_by(self, names: Iterable[str]) -> bool:
         """Whether these witnesses are a quorum; the policy `quorum none` proves nothing about anybody."""

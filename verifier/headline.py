@@ -31,7 +31,7 @@ def conclude(
         if code == Exit.FAIR and not sandbox_asked:
             code = Exit.UNDECIDED
             sentence += " (exit 0 only with --sandbox)"
-    if require_proven and code == Exit.FAIR and not _proven(claims):
+    if require_proven and code == Exit.FAIR and not proven(claims):
         code = Exit.UNDECIDED
         sentence += " That is less than the proof that --require asks for."
     if seal.replaces is not None:
@@ -83,12 +83,13 @@ def _decide(session: Session, claims: Sequence[Claim]) -> tuple[Exit, str]:
     missing = [claim for claim in claims if claim.name in NEEDED and claim.state != State.PROVEN]
     if missing:
         return Exit.UNDECIDED, f"Not decided: {missing[0].name}: {missing[0].text}."
-    if _proven(claims):
+    if proven(claims):
         return Exit.FAIR, "Proven fair."
     return Exit.FAIR, f"Fair if {_trusted(session.seal.entry, claims)}."
 
 
-def _proven(claims: Sequence[Claim]) -> bool:
+def proven(claims: Sequence[Claim]) -> bool:
+    """Whether nobody has to be believed about the order of events, nor about what the log holds of the session."""
     states = {claim.name: claim.state for claim in claims}
     return states[ClaimName.UNPREDICTABLE] == states[ClaimName.SOLE] == State.PROVEN
 

@@ -11,22 +11,28 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from verifier.errors import Code, FormatError, VerificationError
+from verifier.errors import Code, FormatError, VerificationError, VerifierError
 from verifier.merkle import Frontier, leaf_hash
-from verifier.note import VerifierKey, open_note
+from verifier.note import Signature, VerifierKey, open_note
 from verifier.tiles import MAX_ENTRY_BYTES, TILE_WIDTH, bundle_of, parse_bundle
 from verifier.transcript import SignedCheckpoint
 
 SQLITE_HEADER: Final = b"SQLite format 3\x00"
 APPLICATION_ID: Final = 0x66626C67
 MAX_CHECKPOINT_BYTES: Final = 1 << 20
+MAX_WITNESSES: Final = 90
+"""Of one checkpoint; a note has at most 100 signatures."""
 MAX_BUNDLE_BYTES: Final = TILE_WIDTH * (2 + MAX_ENTRY_BYTES)
 _TABLES: Final = ("entries", "checkpoints")
+_parsed = lru_cache(maxsize=256)(VerifierKey.parse)
 
 Batch = Callable[[int, int], list[bytes]]
 """(first, end) -> the entries first .. end - 1, at most TILE_WIDTH of them and never across a bundle's end."""
@@ -34,10 +40,14 @@ Batch = Callable[[int, int], list[bytes]]
 
 @dataclass(slots=True)
 class WholeLog:
-    """A log as somebody hands it over: its newest checkpoint, and its entries up to there, to be read once."""
+    """A log as somebody hands it over: its newest checkpoint, and its entries up to there, to be read once.
+
+    cosigned: (size) -> the larger checkpoints that are there with cosignatures, in order; nothing of them is verified.
+    """
 
     signed: SignedCheckpoint
     batch: Batch
+    cosigned: Callable[[int], Iterator[SignedCheckpoint]] = lambda _: iter(())
     frontier: Frontier = field(default_factory=Frontier)
 
     @property
@@ -109,10 +119,14 @@ def _connect(path: Path) -> sqlite3.Connection:
     return db
 
 
+def _has_table(db: sqlite3.Connection, name: str) -> bool:
+    tables = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ? AND sql LIKE 'CREATE TABLE %'"
+    return bool(db.execute(tables, [name]).fetchone()[0])
+
+
 def _log_of(db: sqlite3.Connection, path: Path | str) -> WholeLog:
     application = db.execute("PRAGMA application_id").fetchone()[0]
-    tables = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ? AND sql LIKE 'CREATE TABLE %'"
-    if application != APPLICATION_ID or not all(db.execute(tables, [name]).fetchone()[0] for name in _TABLES):
+    if application != APPLICATION_ID or not all(_has_table(db, name) for name in _TABLES):
         raise FormatError(Code.USAGE, f"{path} is a database, but not that of a log")
     newest = db.execute("SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1").fetchone()
     if newest is None or not isinstance(newest[0], str):
@@ -124,7 +138,26 @@ def _log_of(db: sqlite3.Connection, path: Path | str) -> WholeLog:
         found = [entry for place, (i, entry) in enumerate(rows, first) if i == place and isinstance(entry, bytes)]
         return found if len(found) == len(rows) else []
 
-    return WholeLog(SignedCheckpoint.parse(newest[0]), batch)
+    return WholeLog(SignedCheckpoint.parse(newest[0]), batch, lambda size: _cosigned(db, size))
+
+
+def _cosigned(db: sqlite3.Connection, size: int) -> Iterator[SignedCheckpoint]:
+    """The checkpoints above `size` with their cosignatures; where the tables or a row hold no such thing, nothing."""
+    if not all(_has_table(db, name) for name in ("witnesses", "cosignatures")):
+        return
+    keys = dict(db.execute("SELECT id, vkey FROM witnesses LIMIT ?", [MAX_WITNESSES]))
+    wanted = "SELECT size, note, witness, signature FROM checkpoints JOIN cosignatures USING (size) WHERE size > ?"
+    rows = db.execute(f"{wanted} ORDER BY size", [size])
+    for _, several in groupby(rows, key=itemgetter(0)):
+        shown = list(islice(several, MAX_WITNESSES))
+        with suppress(VerifierError, TypeError, ValueError, AttributeError, LookupError):
+            lines = [_line(keys[witness], signature) for _, _, witness, signature in shown]
+            yield SignedCheckpoint.parse(shown[0][1] + "".join(lines))
+
+
+def _line(vkey: str, signature: bytes) -> str:
+    key = _parsed(vkey)
+    return Signature(key.name, key.key_id, signature).encode()
 
 
 def of_tiles(prefix: str, download: Callable[[str, int], bytes]) -> WholeLog:

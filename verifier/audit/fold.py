@@ -16,6 +16,7 @@ from verifier import entries, rules
 from verifier.audit.accounts import Accounts
 from verifier.audit.sessions import Job, Stated, parse
 from verifier.audit.state import Found, State
+from verifier.audit.witnessing import Witnessing
 from verifier.drand import ChainInfo
 from verifier.encoding import MAX_INTEGER, lp
 from verifier.errors import VerifierError
@@ -59,10 +60,11 @@ class Named:
 class Fold:
     """Takes the entries of a log in order, segment by segment. What it finds gathers in `found`."""
 
-    def __init__(self, state: State, origin: str, chains: Mapping[bytes, ChainInfo]) -> None:
+    def __init__(self, state: State, origin: str, chains: Mapping[bytes, ChainInfo], witnessing: Witnessing) -> None:
         self._state: Final = state
         self._origin: Final = origin
         self._chains: Final = chains
+        self._witnessing: Final = witnessing
         self.accounts: Final = Accounts(state)
         self.found: list[Found] = []
         self.ended: list[tuple[bytes, int]] = []
@@ -259,12 +261,18 @@ class Fold:
                 rows = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
                 events = rows + opened.new
                 db.execute("DELETE FROM pending WHERE session = ?", [session])
-            yield job_of(self._state, session, opened.host, events, end, opened.named)
+            yield job_of(self._state, self._witnessing, session, opened.host, events, end, opened.named)
         self.ended.clear()
 
 
 def job_of(
-    state: State, session: bytes, host: str, own: list[tuple[int, bytes]], end: int, named: Named | None = None
+    state: State,
+    witnessing: Witnessing,
+    session: bytes,
+    host: str,
+    own: list[tuple[int, bytes]],
+    end: int,
+    named: Named | None = None,
 ) -> Job:
     """The job of a session by its own (index, entry) pairs, the first its seal; end: the last index that it may use.
 
@@ -293,7 +301,7 @@ def job_of(
         "SELECT i, round FROM newest WHERE chain = ? AND i >= ? AND i <= ? ORDER BY i", [named.chain, first, end]
     ).fetchall()
     events = tuple(sorted([*own, *rounds]))
-    return Job(session, host, named.chain, events, tuple(known), _verified(state, stated))
+    return Job(session, host, named.chain, events, tuple(known), _verified(state, stated), witnessing.seen(own))
 
 
 def _is_round(value: object) -> bool:

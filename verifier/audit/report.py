@@ -14,7 +14,20 @@ from verifier.errors import VerifierError
 from verifier.note import open_note
 from verifier.transcript import SignedCheckpoint
 
-_TOLD = ("origin", "size", "ended", "fair", "open", "overdue", "findings", "notes", "undecided", "quorum", "failed")
+_TOLD = (
+    "origin",
+    "size",
+    "ended",
+    "fair",
+    "proven",
+    "open",
+    "overdue",
+    "findings",
+    "notes",
+    "undecided",
+    "quorum",
+    "failed",
+)
 _COUNTED = {
     "late": "late",
     "replaced": "re-run of earlier ones",
@@ -29,7 +42,8 @@ _COUNTED = {
 class Summary:
     """Counts over all audits of the state. overdue: open sessions past reveal_by and its grace, by the log's time.
 
-    ended: revealed and void; fair: of those. witnesses: of the policy, that cosigned the newest checkpoint audited.
+    ended: revealed and void; fair: of those; proven: of those, without the operator's word.
+    witnesses: of the policy, that cosigned the newest checkpoint audited.
     failed: why the log does not stand by its own checkpoint.
     """
 
@@ -37,6 +51,7 @@ class Summary:
     size: int
     ended: int
     fair: int
+    proven: int
     open: int
     overdue: int
     findings: int
@@ -50,20 +65,7 @@ class Summary:
     accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Json]:
-        names = (
-            "origin",
-            "size",
-            "ended",
-            "fair",
-            "open",
-            "overdue",
-            "findings",
-            "notes",
-            "undecided",
-            "quorum",
-            "failed",
-        )
-        return {"kind": "summary", **{name: getattr(self, name) for name in names}, "witnesses": list(self.witnesses)}
+        return {"kind": "summary", **{name: getattr(self, name) for name in _TOLD}, "witnesses": list(self.witnesses)}
 
     def hosts(self) -> Iterator[dict[str, Json]]:
         for host, account in self.accounts.items():
@@ -75,7 +77,8 @@ class Summary:
         if self.witnesses:
             yield f"Cosigned by {', '.join(self.witnesses)}: {'a' if self.quorum else 'not a'} quorum of the policy."
         open_ = f"{self.open:,} open, {self.overdue:,} of them overdue"
-        yield f"Sessions: {self.ended:,} ended, {self.fair:,} of them fair; {open_}."
+        proven = f", {self.proven:,} of these without the operator's word" * bool(self.proven)
+        yield f"Sessions: {self.ended:,} ended, {self.fair:,} of them fair{proven}; {open_}."
         for host, account in self.accounts.items():
             yield f"Host {host}{' (test sessions)' * account['sandbox']}: {_account(account)}."
         if self.undecided:
@@ -103,7 +106,7 @@ def summary(state: State, trust: Trust, failed: str | None) -> Summary:
     open_ = db.execute("SELECT count(*) FROM sessions WHERE ended IS NULL").fetchone()[0]
     overdue = "SELECT count(*) FROM sessions WHERE ended IS NULL AND overdue <= ?"
     notes = db.execute("SELECT count(*) FROM findings WHERE NOT grave").fetchone()[0]
-    totals = state.get("totals") or {"ended": 0, "fair": 0}
+    totals = state.get("totals") or {"ended": 0, "fair": 0, "proven": 0}
     names, quorum = _witnesses(state, trust)
     accounts = {host: json.loads(text) for host, text in db.execute("SELECT host, account FROM hosts ORDER BY host")}
     return Summary(
@@ -111,6 +114,7 @@ def summary(state: State, trust: Trust, failed: str | None) -> Summary:
         size=state.get("size") or 0,
         ended=totals["ended"],
         fair=totals["fair"],
+        proven=totals["proven"],
         open=open_,
         overdue=db.execute(overdue, [state.get("time") or 0]).fetchone()[0],
         findings=state.grave(),

@@ -19,12 +19,13 @@ from verifier import merkle
 from verifier.audit.fold import Fold, job_of
 from verifier.audit.forks import Fork
 from verifier.audit.sessions import Job, Judged, Known, Stated, judge
-from verifier.audit.sources import Source
+from verifier.audit.sources import Source, check_signature
 from verifier.audit.state import Found, State
+from verifier.audit.witnessing import Witnessing
 from verifier.bls.verify import best_backend
 from verifier.check import Trust
 from verifier.drand import Round, VerifiedRound, verify_rounds
-from verifier.errors import Code, FormatError
+from verifier.errors import Code, FormatError, VerifierError
 from verifier.merkle import Frontier
 from verifier.note import ED25519, VerifierKey
 from verifier.tiles import TILE_WIDTH
@@ -60,6 +61,10 @@ class Audit:
     processes: int = 1
     progress: Progress = field(default=lambda *_: None)
     tell: Tell = field(default=lambda _: None)
+    witnessing: Witnessing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.witnessing = Witnessing(self.state, self.trust.policy)
 
     def run(self, source: Source) -> None:
         """Audit up to the source's checkpoint. Raises VerificationError where the log does not stand by its own tiles.
@@ -70,6 +75,8 @@ class Audit:
         if not self._goes_on(source):
             return
         try:
+            self.witnessed(source, source.cosigned(self.state.get("cosigned") or 0))
+            self.witnessed(source, [source.signed])
             with self._judging(source) as (judging, ahead):
                 _Pass(self, source, judging, ahead).run()
         except BaseException:
@@ -81,6 +88,23 @@ class Audit:
         self._same_log(other.signed)
         other.check(self.trust.log_key)
         self._agree(other, rollback=False)
+
+    def witnessed(self, source: Source, shown: Iterable[SignedCheckpoint]) -> None:
+        """Keep what the policy's witnesses say of checkpoints that the log signed, and the evidence where one forks."""
+        key, newest = self.trust.log_key, self.state.get("cosigned") or 0
+        if key is None or self.trust.policy is None:
+            return
+        for signed in shown:
+            checkpoint = signed.checkpoint
+            if checkpoint.size > source.tree.size or not _is_of(signed, key):
+                continue
+            fork = self._fork(signed, source)
+            if fork is not None:
+                self._forked(fork)
+                continue
+            self.keep(self.witnessing.take(signed))
+            newest = max(newest, checkpoint.size)
+        self.state.put("cosigned", newest)
 
     def exit(self) -> Exit:
         """1: something grave was found. 2: no key was given, or a session could not be decided. 0: neither."""
@@ -186,6 +210,14 @@ class Audit:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
+def _is_of(signed: SignedCheckpoint, key: VerifierKey) -> bool:
+    try:
+        check_signature(signed, key)
+    except VerifierError:
+        return False
+    return True
+
+
 _known: Known | None = None
 
 
@@ -231,7 +263,7 @@ class _Pass:
         self._tree: Final = source.tree
         self._judging: Final = judging
         self._ahead: Final = ahead
-        self._fold: Final = Fold(audit.state, source.signed.checkpoint.origin, audit.trust.chains)
+        self._fold: Final = Fold(audit.state, source.signed.checkpoint.origin, audit.trust.chains, audit.witnessing)
         self._waiting: Final[deque[_Segment]] = deque()
 
     def run(self) -> None:
@@ -278,11 +310,12 @@ class _Pass:
         self._state.commit()
 
     def _take(self, judged: Iterable[Judged]) -> None:
-        totals: dict[str, Any] = self._state.get("totals") or {"ended": 0, "fair": 0}
+        totals: dict[str, Any] = self._state.get("totals") or {"ended": 0, "fair": 0, "proven": 0}
         for one in judged:
             self._audit.keep(one.found)
             totals["ended"] += 1
             totals["fair"] += one.fair
+            totals["proven"] += one.proven
             if one.undecided is not None:
                 self._state.put("undecided", (self._state.get("undecided") or 0) + 1)
                 self._state.put("why", one.undecided)
@@ -299,7 +332,7 @@ class _Pass:
         for (session,) in grown:
             host = db.execute("SELECT host FROM sessions WHERE session = ?", [session]).fetchone()[0]
             own = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
-            for judged in self._judging([job_of(self._state, session, host, own, end)]):
+            for judged in self._judging([job_of(self._state, self._audit.witnessing, session, host, own, end)]):
                 self._audit.keep(judged.found)
         self._state.put("judged", end)
         self._state.commit()

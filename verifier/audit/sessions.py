@@ -14,7 +14,8 @@ from verifier.check import Trust, check_read
 from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
 from verifier.encoding import Json
 from verifier.errors import Code, FormatError, VerificationError, VerifierError
-from verifier.evidence import ReadLog
+from verifier.evidence import ReadLog, Sighting
+from verifier.headline import proven
 from verifier.note import VerifierKey
 from verifier.session import collect
 from verifier.transcript import Event, SignedCheckpoint, Transcript
@@ -41,7 +42,7 @@ class Known:
 class Job:
     """A session to judge. events: (index, entry) of its own entries, in log order, and of the rounds that it uses.
 
-    known: as of evidence.ReadLog. rounds: why a stated round is false, None where it is true.
+    known, seen: as of evidence.ReadLog. rounds: why a stated round is false, None where it is true.
     """
 
     session: bytes
@@ -50,15 +51,20 @@ class Job:
     events: tuple[tuple[int, bytes], ...]
     known: tuple[tuple[int, int], ...]
     rounds: Mapping[Stated, str | None]
+    seen: tuple[Sighting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What a session showed. ended, late, proven: of its verdict; undecided: why an ended one could not be decided."""
+    """What a session showed. late, fair: of its verdict; proven: fair, and nobody's word is needed for its order.
+
+    undecided: why an ended one could not be decided.
+    """
 
     found: list[Found] = field(default_factory=list)
     late: bool = False
     fair: bool = False
+    proven: bool = False
     undecided: str | None = None
 
 
@@ -78,7 +84,7 @@ def judge(known: Known, job: Job) -> Judged:
     try:
         read = collect(transcript)
         assert read is not None
-        log = ReadLog(transcript, read, known.trust.log_key is not None, job.known)
+        log = ReadLog(transcript, read, known.trust.log_key is not None, job.known, job.seen)
         verdict = check_read(log, known.trust, _verifying(job.rounds), best_backend())
     except FormatError as error:
         return Judged([*judged, Found("log", "3", str(error), events[0].index, session, job.host)])
@@ -89,7 +95,8 @@ def judge(known: Known, job: Job) -> Judged:
     ]
     ended = read.reveal is not None
     undecided = verdict.headline if ended and verdict.exit == Exit.UNDECIDED else None
-    return Judged(judged, bool(late), verdict.exit == Exit.FAIR, undecided)
+    fair = verdict.exit == Exit.FAIR
+    return Judged(judged, bool(late), fair, fair and proven(verdict.claims), undecided)
 
 
 def _found(verdict: Verdict, session: str, host: str, index: int) -> list[Found]:

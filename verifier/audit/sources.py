@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from verifier import whole_log
 from verifier.audit.trees import Read, Tree
-from verifier.errors import Code, FormatError, VerificationError
+from verifier.errors import Code, FormatError, VerificationError, VerifierError
 from verifier.merkle import HASH_BYTES, leaf_hash, tree_root
 from verifier.note import VerifierKey, open_note
 from verifier.tiles import ENTRIES, TILE_WIDTH, encode_bundle, parse_tile_path
 from verifier.transcript import SignedCheckpoint
 
 Download = Callable[[str, int], bytes]
+Cosigned = Callable[[int], Iterable[SignedCheckpoint]]
+"""(size) -> the larger checkpoints that the log shows with cosignatures, beside its newest; none of it is verified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Source:
 
     signed: SignedCheckpoint
     tree: Tree
+    cosigned: Cosigned
 
     def check(self, key: VerifierKey | None) -> None:
         """Verify the checkpoint's signature, if a key is given, and that the tiles lead to its root.
@@ -57,7 +60,14 @@ def of_address(url: str, download: Download) -> Source:
     except UnicodeDecodeError as error:
         raise FormatError(Code.CHECKPOINT, f"{prefix}/checkpoint is no checkpoint") from error
     signed = SignedCheckpoint.parse(note)
-    return _source(signed, lambda path, limit: download(f"{prefix}/{path}", limit))
+
+    def cosigned(size: int) -> Iterator[SignedCheckpoint]:
+        with suppress(VerifierError, UnicodeDecodeError):  # not every log has this resource, which tlog-tiles does not
+            shown = SignedCheckpoint.parse(download(f"{prefix}/witnessed", whole_log.MAX_CHECKPOINT_BYTES).decode())
+            if shown.checkpoint.size > size:
+                yield shown
+
+    return _source(signed, lambda path, limit: download(f"{prefix}/{path}", limit), cosigned)
 
 
 @contextmanager
@@ -69,11 +79,11 @@ def of_database(path: Path | str) -> Iterator[Source]:
             tree_root([leaf_hash(entry) for entry in _all_there(log.batch, first, first + TILE_WIDTH)])
             for first in range(0, size - TILE_WIDTH + 1, TILE_WIDTH)
         ]
-        yield _source(log.signed, _reader(log.batch, size, subtrees))
+        yield _source(log.signed, _reader(log.batch, size, subtrees), log.cosigned)
 
 
-def _source(signed: SignedCheckpoint, read: Read) -> Source:
-    return Source(signed, Tree(read, signed.checkpoint.size, signed.checkpoint.root))
+def _source(signed: SignedCheckpoint, read: Read, cosigned: Cosigned) -> Source:
+    return Source(signed, Tree(read, signed.checkpoint.size, signed.checkpoint.root), cosigned)
 
 
 def _reader(batch: whole_log.Batch, size: int, subtrees: list[bytes]) -> Read:
