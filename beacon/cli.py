@@ -29,8 +29,10 @@ from verifier.note import VerifierKey
 T = TypeVar("T")
 
 ELSEWHERE: Final = {
+    "check-config": "beacon.cli_check_config",
     "demo": "beacon.demo",
     "devnet": "beacon.cli_devnet",
+    "doctor": "beacon.cli_doctor",
     "hosts": "beacon.cli_hosts",
     "keys": "beacon.cli_keys",
     "rounds": "beacon.cli_rounds",
@@ -64,6 +66,7 @@ def main() -> None:
     \b
     See it work:      beacon demo
     Run a service:    beacon init DIR --origin beacon.example/fair
+                      beacon doctor --dir DIR
                       beacon hosts add alice --dir DIR
                       beacon serve --dir DIR
     """
@@ -183,6 +186,7 @@ def _next_steps(directory: Path, *, witnessed: bool) -> list[str]:
     return [
         f"copy log.key and master.key of {directory} to somewhere offline, apart from each other",
         witnesses,
+        f"beacon doctor {place}",
         f"beacon hosts add NAME {place}",
         f"beacon serve {place}",
     ]

@@ -107,7 +107,8 @@ def _is_empty(directory: Path) -> bool:
         return False
     if (directory / CONFIG_NAME).exists():
         raise ConfigurationError(
-            f"{directory} exists already, with a {CONFIG_NAME}: a data directory is made once and never again."
+            f"{directory} exists already, with a {CONFIG_NAME}: a data directory is made once and never again. "
+            f"`beacon doctor --dir {directory}` says how it is."
         )
     try:
         if directory.is_dir() and all(path.name == "lost+found" for path in directory.iterdir()):

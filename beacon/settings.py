@@ -418,7 +418,7 @@ def _problems(file: Path, values: Mapping[str, Any]) -> Iterator[str]:
         try:
             _FromFile(**known)
         except ValidationError as more:
-            found = [one for one in _explained(more) if _set_by(one[0]) is None]
+            found = [one for one in _explained(more) if set_by(one[0]) is None]
             yield from (f"{_place(file, keys)}: {message}" for keys, message in found)
     except ValidationError as error:
         for keys, message in _explained(error):
@@ -431,7 +431,7 @@ def _problems(file: Path, values: Mapping[str, Any]) -> Iterator[str]:
 
 def _chains_of(values: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The default chain and the names of the chains, of values that are in order by themselves."""
-    default, chains = _set_by(("default_chain",)), _set_by(("chains",))
+    default, chains = set_by(("default_chain",)), set_by(("chains",))
     named = values.get("chains") if chains is None else json.loads(os.environ[chains])
     names = [chain.name for chain in _default_chains()] if named is None else [chain["name"] for chain in named]
     stated = values.get("default_chain", Settings.model_fields["default_chain"].default)
@@ -445,7 +445,7 @@ def _contradictions(default: str, names: Sequence[str]) -> Iterator[tuple[tuple[
     if default not in names:
         message = f"the default chain {default!r} is not among the chains ({', '.join(names)})"
         suspects = ("default_chain", "chains")
-        yield (next((key for key in suspects if _set_by((key,)) is not None), suspects[0]),), message
+        yield (next((key for key in suspects if set_by((key,)) is not None), suspects[0]),), message
 
 
 def read_key(path: Path) -> bytes:
@@ -586,21 +586,21 @@ def _explained(error: ValidationError) -> Iterator[tuple[tuple[str | int, ...], 
 
 def _place(file: Path, keys: tuple[str | int, ...]) -> str:
     """Where a value comes from: the variable that sets it, else the file, and the keys."""
-    variable = _set_by(keys)
+    variable = set_by(keys)
     if variable is None:
         return f"{file}: {'.'.join(map(str, keys))}"
     below = ".".join(map(str, keys[1:])) if keys[0] == "chains" else ""
     return f"{variable}: {below}" if below else variable
 
 
-def _set_by(keys: tuple[str | int, ...]) -> str | None:
+def set_by(keys: tuple[str | int, ...]) -> str | None:
     """The variable of the environment that sets a value, as it is spelt there; None if none does."""
     return next((name for name in os.environ if name.upper() == _variable(keys)), None)
 
 
 def _no_json(error: SettingsError) -> str:
     """The only variable that is JSON is that of the chains."""
-    variable = _set_by(("chains",))
+    variable = set_by(("chains",))
     if variable is None:
         return str(error)
     example = '[{"name": "quicknet", "relays": ["https://api.drand.sh"]}]'

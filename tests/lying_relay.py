@@ -12,6 +12,7 @@ import contextlib
 import gzip
 import hashlib
 import json
+from email.utils import formatdate
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
@@ -252,6 +253,7 @@ class LyingRelay:
         app.router.add_get("/{chain}/info", self._info(1, info_v1))
         app.router.add_get("/{chain}/public/{round}", self._round(1))
         app.router.add_get("/honest/{path:.*}", self._honest)
+        app.on_response_prepare.append(self._date)
         self._server = TestServer(app)
         await self._server.start_server()
         self.url = f"http://127.0.0.1:{self._server.port}"
@@ -337,6 +339,11 @@ class LyingRelay:
             signature = bytes.fromhex(fields.get("signature") or "")
             fields = {"randomness": hashlib.sha256(signature).hexdigest()} | fields
         return fields
+
+    async def _date(self, request, response):
+        """The time, as the relay's clock has it."""
+        if self.clock is not None:
+            response.headers["Date"] = formatdate(self.clock.now() / 1000, usegmt=True)
 
     async def _honest(self, request):
         self.asked.append(request.path)

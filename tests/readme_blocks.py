@@ -1,7 +1,7 @@
 """What of the documentation is made from the code: `python -m tests.readme_blocks` writes it anew.
 
 In README.md and beacon/REFERENCE.md a table stands between `<!-- begin NAME -->` and `<!-- end NAME -->`: errors, settings, routes,
-pages, metrics or systems. Each program's COMMANDS.md is made whole: the help of every command.
+pages, metrics, findings or systems. Each program's COMMANDS.md is made whole: the help of every command.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 import beacon.cli
 import verifier.cli
+from beacon.doctor.finding import KNOWN
 from beacon.errors import PROBLEMS
 from beacon.settings import Settings, setting_names
 from beacon.web.application import build_web
@@ -77,6 +78,12 @@ def settings() -> str:
     return "\n".join(rows) + "\n"
 
 
+def findings() -> str:
+    rows = ["| code | level | what it means |", "|---|---|---|"]
+    rows += [f"| `{code}` | {level} | {means} |" for code, (level, means) in KNOWN.items()]
+    return "\n".join(rows) + "\n"
+
+
 def systems() -> str:
     rows = ["| system | what it is | a replay that passes proves |", "|---|---|---|"]
     for name, system in SYSTEMS.items():
@@ -130,6 +137,7 @@ def block(name: str) -> str:
         "routes": routes,
         "pages": pages,
         "metrics": metrics,
+        "findings": findings,
         "settings": settings,
         "systems": systems,
     }

@@ -153,9 +153,9 @@ def test_init_takes_a_policy_of_witnesses_and_says_what_comes_next(tmp_path: Pat
     settings = load_settings(tmp_path / "da ta")
     assert settings.witnesses.policy == tmp_path / "da ta" / "witnesses.policy"
     assert settings.witnesses.policy.read_bytes() == file.read_bytes()
-    for step in ("log.vkey to the witnesses", "beacon hosts add NAME", "beacon serve", "log.key and"):
+    for step in ("log.vkey to the witnesses", "beacon doctor", "beacon hosts add NAME", "beacon serve", "log.key and"):
         assert step in output
-    assert output.count(f"--dir '{tmp_path / 'da ta'}'") == 2
+    assert output.count(f"--dir '{tmp_path / 'da ta'}'") == 3
     assert "name witnesses: witnesses.policy in" in run("init", tmp_path / "b", "--origin", ORIGIN).output
 
 

@@ -29,7 +29,7 @@ PRESENT = {
 }
 
 
-@pytest.mark.parametrize("name", ["errors", "routes", "pages", "metrics", "settings", "systems"])
+@pytest.mark.parametrize("name", ["errors", "routes", "pages", "metrics", "findings", "settings", "systems"])
 def test_the_documentation_has_each_table(name: str) -> None:
     assert PRESENT.get(name) == readme_blocks.block(name), "run `python -m tests.readme_blocks`"
 

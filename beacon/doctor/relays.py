@@ -1,0 +1,157 @@
+"""The clock and the relays: each relay is asked for the current round, for one that should not be there yet,
+and the time.
+
+What a relay answers is verified here. The service's own state is not touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import aiohttp
+
+from beacon.clock import Clock
+from beacon.doctor.finding import Finding, fine, found
+from beacon.relay_urls import public_name
+from beacon.rounds.fetcher import Policy
+from beacon.rounds.refusals import LIES, WAITING, Reason, Refusal
+from beacon.rounds.relays import Relay, open_session
+from beacon.rounds.verify import check, outcome_of
+from beacon.settings import CONFIG_NAME, Settings
+from verifier.drand import ChainInfo, VerifiedRound
+
+TIMEOUT_MS: Final = 4_000
+BEHIND_MS: Final = 3_000
+AHEAD_MS: Final = 10_000
+OFF_MS: Final = 2_000
+"""`Date` has whole seconds, and an answer takes its time."""
+CLOCK_FIX: Final = "chronyc makestep, or timedatectl set-ntp true; the service seals nothing with a wrong clock"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one relay did. newest: of the rounds that it gave, verified; refusal: why it gave none, or no newer one.
+
+    early: whether it has a round of the future, which verified. offset: its `Date` less this machine's time, ms.
+    """
+
+    url: str
+    newest: VerifiedRound | None
+    refusal: Refusal | None
+    early: bool
+    offset: int | None
+
+
+async def examine(settings: Settings, chains: dict[str, ChainInfo], clock: Clock) -> list[Finding]:
+    """Every relay of every chain whose info is known, and what they say of the clock."""
+    findings: list[Finding] = []
+    seen: list[Seen] = []
+    async with open_session() as session:
+        for chain in settings.chains:
+            if (info := chains.get(chain.name)) is None:
+                continue
+            if info.current(clock.now()) > info.final_round:
+                says = f"its last round was {info.final_round}"
+                findings.append(found("chain-retired", chain.name, says, f"take the chain out of {CONFIG_NAME}"))
+            looked = await asyncio.gather(*(_look(url, info, session, clock) for url in chain.relays))
+            findings += _chain(chain.name, info, looked, clock)
+            seen += looked
+    return [*_clock(seen), *findings]
+
+
+async def _look(url: str, chain: ChainInfo, session: aiohttp.ClientSession, clock: Clock) -> Seen:
+    relay = Relay(url, session, clock, TIMEOUT_MS)
+    current = min(chain.current(clock.now()), chain.final_round)
+    newest, refusal = None, Refusal(Reason.NOT_YET, "the chain has not begun")
+    back = Policy().fallback(chain)
+    for number in dict.fromkeys(n for n in (current, current - 1, current - back) if n >= 1):
+        try:
+            newest = await _round(relay, chain, number)
+            break
+        except Refusal as error:
+            refusal = error
+            if error.reason not in {*WAITING, Reason.TIMEOUT}:
+                break
+    early, offset = False, await _offset(relay.url, session, clock)
+    if newest is not None and (number := current + Policy().ahead(chain)) <= chain.final_round:
+        with suppress(Refusal):
+            await _round(Relay(url, session, clock, 1_000), chain, number, ahead=True)
+            early = True
+    return Seen(url, newest, None if newest is not None and newest.round >= current - 1 else refusal, early, offset)
+
+
+async def _round(relay: Relay, chain: ChainInfo, number: int, *, ahead: bool = False) -> VerifiedRound:
+    """Raises Refusal."""
+    stated = await relay.fetch(chain, number, ahead=ahead)
+    outcome = outcome_of(await asyncio.to_thread(check, chain, stated))
+    if isinstance(outcome, Refusal):
+        raise outcome
+    return outcome
+
+
+async def _offset(url: str, session: aiohttp.ClientSession, clock: Clock) -> int | None:
+    """How far a server's `Date`, plus a cache's `Age`, is ahead of the clock, ms; None if there is none."""
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_MS / 1000)
+    try:
+        async with session.get(url, allow_redirects=False, timeout=timeout) as response:
+            now, headers = clock.now(), response.headers
+        age = headers.get("Age", "0").strip()
+        date = parsedate_to_datetime(headers["Date"]).timestamp() + (int(age) if age.isdecimal() else 0)
+    except (aiohttp.ClientError, TimeoutError, OSError, LookupError, TypeError, ValueError, OverflowError):
+        return None
+    return round(1000 * date) + 500 - now
+
+
+def _clock(seen: Sequence[Seen]) -> Iterator[Finding]:
+    about = "this machine's clock"
+    offsets = [one.offset for one in seen if one.offset is not None]
+    offset = statistics.median_low(offsets) if offsets else 0
+    early = sorted({public_name(one.url) for one in seen if one.early})
+    if early or offset > BEHIND_MS:
+        says = (
+            f"{offset / 1000:.0f} s behind the relays' time" if offset > BEHIND_MS else "rounds of the future are there"
+        )
+        yield found("clock-behind", about, says + (f" ({', '.join(early)})" if early else ""), CLOCK_FIX)
+    elif offset < -AHEAD_MS:
+        yield found("clock-ahead", about, f"{-offset / 1000:.0f} s ahead of the relays' time", CLOCK_FIX)
+    elif abs(offset) > OFF_MS:
+        yield found("clock-off", about, f"{offset / 1000:+.1f} s to the relays' time", CLOCK_FIX)
+    elif offsets:
+        yield fine("clock", about, f"agrees with {len(offsets)} relays and with the rounds that they have")
+    else:
+        yield fine("clock", about, "no relay says what time it is")
+
+
+def _chain(name: str, chain: ChainInfo, looked: Sequence[Seen], clock: Clock) -> Iterator[Finding]:
+    yield from (_relay(name, one) for one in looked)
+    if any(one.newest is not None and one.refusal is None for one in looked):
+        return
+    if chain.current(clock.now()) == 0:
+        says = "its first round has not come"
+    elif any(one.newest is not None or (one.refusal and one.refusal.reason in WAITING) for one in looked):
+        says = "the relays have only older ones: either this machine's clock is fast, or drand stands still"
+    else:
+        says = "no relay gives one"
+    fix = f"curl -sS {public_name(looked[0].url)}/v2/chains/{chain.hash.hex()}/rounds/latest; look at DNS and firewall"
+    yield found("chain-without-rounds", name, says, fix)
+
+
+def _relay(name: str, one: Seen) -> Finding:
+    about, change = public_name(one.url), f"put another relay of {name} into {CONFIG_NAME}"
+    if one.refusal is None:
+        assert one.newest is not None
+        return fine("relay", about, f"round {one.newest.round} of {name}, verified")
+    reason, says = one.refusal.reason, f"{name}: {one.refusal}"
+    if one.newest is not None or reason in WAITING:
+        return found("relay-late", about, says, f"curl -sSi {about}; if it stays so, {change}")
+    if reason is Reason.WRONG_CHAIN:
+        return found("relay-other-chain", about, says, change)
+    if reason in LIES:
+        return found("relay-lies", about, says, change)
+    return found("relay-unusable", about, says, f"curl -sSi {about}; if it stays so, {change}")
