@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections import Counter as Tally
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -16,6 +18,7 @@ from tests.builder import live, match
 from tests.statistics_support import RECIPES, Table, every_pair
 from verifier.draws import parse_recipe
 from verifier.encoding import encode_json
+from verifier.entries import Seal
 from verifier.statistics import charts, counts, figures, odds, page
 from verifier.statistics.counts import Counter, Counts, DiceCounts, Kind
 from verifier.statistics.page import html_page
@@ -514,6 +517,39 @@ def test_pairs_of_up_to_twenty_sides_and_faces_of_up_to_a_hundred() -> None:
     assert [len(DiceCounts(Kind(2, sides)).pairs) for sides in (2, 20, 21)] == [4, 400, 0]
     assert [len(DiceCounts(Kind(1, sides)).faces) for sides in (2, 100, 101)] == [2, 100, 0]
     assert DiceCounts(Kind(3, 6)).pairs == []
+
+
+@given(st.integers(0, 2**32), st.integers(0, 120))
+@settings(deadline=None, max_examples=40)
+def test_a_count_that_is_kept_goes_on_as_if_it_had_never_stopped(seed: int, stop: int) -> None:
+    """Sessions that take turns, some of no group, some without an end; kept as JSON after any entry."""
+    rng, table = random.Random(seed), Table()
+    opened: list[list[Any]] = []
+    for _ in range(100):
+        if not opened or rng.random() < 0.2:
+            opened.append([table.seal(host=rng.choice(["a", "b", "none"])), {"turn": 1, "opening": 1, "else": 1}])
+        session, places = rng.choice(opened)
+        if rng.random() < 0.1:
+            table.reveal(session)
+        else:
+            recipe = rng.choice([*places])
+            table.draw(session, places[recipe] + (rng.random() < 0.1), [[rng.randint(1, 6)] * 2], recipe)
+            places[recipe] += 1
+    whole, begun = Counter(group), Counter(group)
+    for entry in table.entries:
+        whole.take(entry)
+    for entry in table.entries[:stop]:
+        begun.take(entry)
+    again = Counter.resumed(group, json.loads(json.dumps(begun.kept())))
+    assert again.kept() == begun.kept()
+    for entry in table.entries[stop:]:
+        again.take(entry)
+    assert again.kept() == whole.kept()
+    assert again.groups == whole.groups
+
+
+def group(seal: Seal) -> tuple[str, bool] | None:
+    return None if seal.host == "none" else (seal.host, seal.sandbox)
 
 
 def luminance(colour: tuple[float, ...]) -> float:

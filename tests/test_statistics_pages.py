@@ -207,6 +207,80 @@ async def test_a_count_that_is_stopped_goes_no_further(running, monkeypatch) -> 
     await Counting().stop()
 
 
+async def counted_after(running, monkeypatch):
+    """What a service that has just started counts, and where it began to read."""
+    read: list[int] = []
+    monkeypatch.setattr(counting, "entries", lambda db, first, end: (read.append(first), entries(db, first, end))[1])
+    made = Counting()
+    found = await made.counted(running.log, ALL)
+    await made.stop()
+    return found.counts.rolls, read
+
+
+async def test_a_restart_goes_on_from_where_the_count_was(running, monkeypatch) -> None:
+    await play(running, 3)
+    size = running.log.latest().size
+    assert await counted_after(running, monkeypatch) == (3, [0])
+    assert await counted_after(running, monkeypatch) == (3, [])
+    await play(running, 4)
+    assert await counted_after(running, monkeypatch) == (7, [size])
+
+
+async def test_a_count_is_written_down_on_the_way(running, monkeypatch) -> None:
+    await play(running, 3)
+    monkeypatch.setattr(counting, "AT_ONCE", 2)
+    monkeypatch.setattr(counting, "SAVED_EVERY", 4)
+    await Counting().counted(running.log, ALL)
+    rolls, read = await counted_after(running, monkeypatch)
+    assert rolls == 3
+    assert all(first >= 4 for first in read)
+
+
+def other_root(text):
+    return json.dumps(json.loads(text) | {"root": "00" * 32})
+
+
+def longer(text):
+    kept = json.loads(text)
+    kept["counts"]["totals"][0] += 1_000
+    return json.dumps(kept)
+
+
+def fewer_faces(text):
+    kept = json.loads(text)
+    kept["counts"]["groups"][0][1][3][0][2].pop()
+    return json.dumps(kept)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        other_root,
+        longer,
+        fewer_faces,
+        lambda text: text[: len(text) // 2],
+        lambda _: "[]",
+        lambda _: "null",
+        lambda _: "[" * 100_000,
+        lambda text: text.replace("counts/v1", "counts/v2"),
+        lambda text: text.replace('"open"', '"closed"'),
+    ],
+)
+async def test_a_count_of_another_log_or_none_is_not_taken(running, monkeypatch, change) -> None:
+    await play(running, 3)
+    await counted_after(running, monkeypatch)
+    file = running.log.path.with_name(counting.FILE)
+    file.write_text(change(file.read_text()))
+    assert await counted_after(running, monkeypatch) == (3, [0])
+
+
+async def test_a_count_that_cannot_be_written_down_is_counted_again(running, monkeypatch) -> None:
+    await play(running, 3)
+    running.log.path.with_name(f"{counting.FILE}.new").mkdir()
+    assert await counted_after(running, monkeypatch) == (3, [0])
+    assert await counted_after(running, monkeypatch) == (3, [0])
+
+
 async def test_a_damaged_log_is_an_error_and_no_count(running, client, monkeypatch) -> None:
     await play(running, 2)
     good = counting.entries

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from verifier import entries
 from verifier.draws import Dice, Recipe
@@ -189,6 +189,58 @@ class Counter:
             case entries.Reveal() | entries.Void():
                 self._open.pop(entry.session, None)
 
+    def kept(self) -> dict[str, Any]:
+        """Where the count is, as JSON has it: `Counter.resumed` goes on from there. A group's name must be JSON too."""
+        kinds = {id(known): number for number, known in enumerate(self._kinds())}
+        groups = {id(counts): number for number, counts in enumerate(self.groups.values())}
+        return {
+            "totals": [self.entries, self.unread, self.strays, self.left_out],
+            "groups": [[name, _kept_counts(counts)] for name, counts in self.groups.items()],
+            "kinds": [
+                [
+                    [recipe, None if kind is None else [kind.count, kind.sides, kind.different]]
+                    for recipe, kind in known.items()
+                ]
+                for known in self._kinds()
+            ],
+            "open": [
+                [session.hex(), None]
+                if found is None
+                else [
+                    session.hex(),
+                    groups[id(found.counts)],
+                    kinds[id(found.kinds)],
+                    [[recipe, place.n, place.streak] for recipe, place in found.places.items()],
+                ]
+                for session, found in self._open.items()
+            ],
+        }
+
+    @classmethod
+    def resumed(
+        cls, group: Callable[[entries.Seal], Hashable | None], kept: Mapping[str, Any], recipe: str | None = None
+    ) -> Counter:
+        """The counter that gave `kept`. Raises KeyError, TypeError or ValueError for what no counter gave."""
+        made = cls(group, recipe)
+        made.entries, made.unread, made.strays, made.left_out = map(int, kept["totals"])
+        made.groups = {_hashable(name): _counts_of(counts) for name, counts in kept["groups"]}
+        counts = list(made.groups.values())
+        kinds = [
+            made._share({name: None if kind is None else Kind(*kind) for name, kind in known})
+            for known in kept["kinds"]
+        ]
+        for session, *rest in kept["open"]:
+            found = None
+            if rest != [None]:
+                of, known, places = rest
+                found = _Open(counts[of], kinds[known], {name: _Place(n, streak) for name, n, streak in places})
+            made._open[bytes.fromhex(session)] = found
+        return made
+
+    def _kinds(self) -> list[Mapping[str, Kind | None]]:
+        """What the open sessions' recipes are, each mapping once."""
+        return list({id(found.kinds): found.kinds for found in self._open.values() if found is not None}.values())
+
     def total(self, wanted: Callable[[Hashable], bool] = lambda _: True) -> Counts:
         """All groups together, or those that are wanted."""
         total = Counts()
@@ -213,9 +265,13 @@ class Counter:
         counts = self.groups.setdefault(name, Counts())
         counts.sessions += 1
         kinds = {recipe: Kind.of(definition) for recipe, definition in recipes.items()}
+        return _Open(counts, self._share(kinds))
+
+    def _share(self, kinds: Mapping[str, Kind | None]) -> Mapping[str, Kind | None]:
+        """One mapping for all sessions that have these recipes."""
         if len(self._shared) >= MAX_SHARED:
             self._shared.clear()
-        return _Open(counts, self._shared.setdefault(tuple(kinds.items()), kinds))
+        return self._shared.setdefault(tuple(kinds.items()), kinds)
 
     def _draw(self, draw: entries.Draw) -> None:
         if draw.session not in self._open:
@@ -241,6 +297,31 @@ class Counter:
                 place.streak = 0
             else:
                 place.streak = dice.add(roll, place.streak)
+
+
+def _kept_counts(counts: Counts) -> list[Any]:
+    dice = [
+        [[kind.count, kind.sides, kind.different], found.rolls, found.faces, found.pairs, found.longest]
+        for kind, found in counts.dice.items()
+    ]
+    return [counts.sessions, counts.others, counts.irregular, dice]
+
+
+def _counts_of(kept: list[Any]) -> Counts:
+    sessions, others, irregular, dice = kept
+    found = {}
+    for kind, rolls, faces, pairs, longest in dice:
+        empty = DiceCounts(Kind(*kind))
+        if (len(faces), len(pairs)) != (len(empty.faces), len(empty.pairs)):
+            raise ValueError("another number of faces than the dice have")
+        found[empty.kind] = DiceCounts(
+            empty.kind, int(rolls), list(map(int, faces)), list(map(int, pairs)), int(longest)
+        )
+    return Counts(int(sessions), found, int(others), int(irregular))
+
+
+def _hashable(name: Any) -> Hashable:
+    return tuple(name) if isinstance(name, list) else name
 
 
 def _roll(kind: Kind, outcome: Json) -> list[int] | None:
