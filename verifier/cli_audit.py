@@ -15,6 +15,7 @@ import click
 from verifier import fetch
 from verifier.audit import sources
 from verifier.audit.forks import Fork
+from verifier.audit.gossip import Gossip
 from verifier.audit.report import Summary, summary
 from verifier.audit.run import Audit
 from verifier.audit.state import Found, State, opened
@@ -107,6 +108,7 @@ def _trust(log_key: VerifierKey | None, chains: Sequence[str], policy: str | Non
 @_CHAINS
 @_POLICY
 @click.option("--compare", "others", multiple=True, metavar="URL", help="Another vantage point of the same log.")
+@click.option("--alone", is_flag=True, help="Do not ask the policy's witnesses, nor tell them.")
 @click.option("--follow", is_flag=True, help="Go on for ever; end with 1 as soon as something grave is new.")
 @click.option(
     "--interval", type=click.FloatRange(0.1), default=DEFAULT_INTERVAL, show_default=True, metavar="SECONDS",
@@ -121,6 +123,7 @@ def audit(
     chains: tuple[str, ...],
     policy: str | None,
     others: tuple[str, ...],
+    alone: bool,
     follow: bool,
     interval: float,
     jobs: int,
@@ -131,7 +134,8 @@ def audit(
     URL is a service or its log. Tiles are authenticated before they are used; the log must be the one seen before,
     grown; each session is verified as `check` does. Beyond that an auditor sees what one transcript cannot show: a
     second close or call, a round's signature below an anchor, seeds, commitments and contributions used twice, gaps in
-    a host's numbers. It goes on where it stopped. A fork is kept as a file, for `verifier fork`.
+    a host's numbers. It goes on where it stopped. A fork is kept as a file, for `verifier fork`. With --policy, the
+    witnesses that have an address there are asked what they have seen of the log and handed its newest checkpoint.
 
     Exit 0: nothing grave. 1: something grave, now or before. 2: no log key, or a session of a chain that was not given.
     3: unusable.
@@ -147,11 +151,11 @@ def audit(
         _show_kept(shower, state)
         known = shower.grave
         auditor = Audit(state, trust, directory, jobs, _progress(url), shower.tell)
-        failed = _look(auditor, url, others)
+        failed = _look(auditor, url, others, alone=alone)
         while follow and failed is None and shower.grave == known:
             time.sleep(interval)
             try:
-                failed = _look(auditor, url, others)
+                failed = _look(auditor, url, others, alone=alone)
             except FormatError as error:
                 say(f"not now: {error.message}", err=True)
         shower.conclude(summary(state, trust, failed))
@@ -237,16 +241,19 @@ def _show_kept(shower: Shower, state: State) -> None:
         shower.tell(found)
 
 
-def _look(auditor: Audit, url: str, others: Sequence[str]) -> str | None:
+def _look(auditor: Audit, url: str, others: Sequence[str], *, alone: bool) -> str | None:
     def look() -> None:
-        auditor.run(sources.of_address(url, fetch.download))
+        source = sources.of_address(url, fetch.download)
+        goes_on = auditor.run(source)
         for other in others:
             auditor.compare(sources.of_address(other, fetch.download))
+        if goes_on and not alone:
+            Gossip(auditor, source, lambda: sources.of_address(url, fetch.download)).run()
 
     return _failing(look)
 
 
-def _failing(act: Callable[[], None]) -> str | None:
+def _failing(act: Callable[[], object]) -> str | None:
     """Why the log does not stand by what it signed; None if it does."""
     try:
         act()

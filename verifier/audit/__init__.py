@@ -5,6 +5,8 @@ sources      where a log comes from: its tiles, or a database file
 state        what is kept between two audits
 fold         what only who reads the whole log can see, entry by entry
 sessions     one session's verdict, in whatever process
+witnessing   what witnesses say of the log's checkpoints, and what that proves of a session
+gossip       asking the witnesses what they have seen of the log, and telling them
 forks        two checkpoints that do not agree, as a file that a stranger can check
 run          one audit, from the state that was kept to the newest checkpoint
 """

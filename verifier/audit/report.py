@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from verifier.audit.state import State
+from verifier.audit.witnessing import Witnessing
 from verifier.check import Trust
 from verifier.encoding import Json
-from verifier.errors import VerifierError
-from verifier.note import open_note
 from verifier.transcript import SignedCheckpoint
 
 _TOLD = (
@@ -44,7 +43,7 @@ class Summary:
 
     ended: revealed and void; fair: of those; proven: of those, without the operator's word.
     witnesses: of the policy, that cosigned the newest checkpoint audited.
-    failed: why the log does not stand by its own checkpoint.
+    gossip: what came of each witness, as of gossip.Result. failed: why the log does not stand by its own checkpoint.
     """
 
     origin: str | None
@@ -62,10 +61,16 @@ class Summary:
     quorum: bool
     key_given: bool
     failed: str | None
+    gossip: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Json]:
-        return {"kind": "summary", **{name: getattr(self, name) for name in _TOLD}, "witnesses": list(self.witnesses)}
+        return {
+            "kind": "summary",
+            **{name: getattr(self, name) for name in _TOLD},
+            "witnesses": list(self.witnesses),
+            "gossip": dict(self.gossip),
+        }
 
     def hosts(self) -> Iterator[dict[str, Json]]:
         for host, account in self.accounts.items():
@@ -77,6 +82,8 @@ class Summary:
         if self.witnesses:
             yield f"Cosigned by {', '.join(self.witnesses)}: {'a' if self.quorum else 'not a'} quorum of the policy."
         open_ = f"{self.open:,} open, {self.overdue:,} of them overdue"
+        if self.gossip:
+            yield f"Witnesses asked: {', '.join(f'{name} {result}' for name, result in self.gossip.items())}."
         proven = f", {self.proven:,} of these without the operator's word" * bool(self.proven)
         yield f"Sessions: {self.ended:,} ended, {self.fair:,} of them fair{proven}; {open_}."
         for host, account in self.accounts.items():
@@ -125,6 +132,7 @@ def summary(state: State, trust: Trust, failed: str | None) -> Summary:
         quorum=quorum,
         key_given=trust.log_key is not None,
         failed=failed,
+        gossip=state.get("gossip") or {},
         accounts=accounts,
     )
 
@@ -133,12 +141,6 @@ def _witnesses(state: State, trust: Trust) -> tuple[tuple[str, ...], bool]:
     kept, policy = state.get("checkpoint"), trust.policy
     if kept is None or policy is None:
         return (), False
-    note = SignedCheckpoint.parse(kept).note
-    names = set()
-    for name, key in policy.witnesses.items():
-        try:
-            open_note(note, [key])
-        except VerifierError:
-            continue
-        names.add(name)
+    size = SignedCheckpoint.parse(kept).checkpoint.size
+    names = {seen.witness for seen in Witnessing(state, policy).at(size)}
     return tuple(sorted(names)), bool(names) and policy.satisfied(names)

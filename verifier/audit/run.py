@@ -66,14 +66,14 @@ class Audit:
     def __post_init__(self) -> None:
         self.witnessing = Witnessing(self.state, self.trust.policy)
 
-    def run(self, source: Source) -> None:
-        """Audit up to the source's checkpoint. Raises VerificationError where the log does not stand by its own tiles.
+    def run(self, source: Source) -> bool:
+        """Audit up to the source's checkpoint; whether the log is the one that was seen before, grown.
 
-        Raises FormatError for a state of another log.
+        Raises VerificationError where the log does not stand by its own tiles, FormatError for a state of another log.
         """
         source.check(self.trust.log_key)
         if not self._goes_on(source):
-            return
+            return False
         try:
             self.witnessed(source, source.cosigned(self.state.get("cosigned") or 0))
             self.witnessed(source, [source.signed])
@@ -82,6 +82,7 @@ class Audit:
         except BaseException:
             self.state.rollback()
             raise
+        return True
 
     def compare(self, other: Source) -> None:
         """Compare the checkpoint that another vantage point shows with the newest that was audited."""
@@ -89,11 +90,15 @@ class Audit:
         other.check(self.trust.log_key)
         self._agree(other, rollback=False)
 
-    def witnessed(self, source: Source, shown: Iterable[SignedCheckpoint]) -> None:
-        """Keep what the policy's witnesses say of checkpoints that the log signed, and the evidence where one forks."""
+    def witnessed(self, source: Source, shown: Iterable[SignedCheckpoint]) -> bool:
+        """Keep what the policy's witnesses say of checkpoints that the log signed, and the evidence where one forks.
+
+        Whether none of them does.
+        """
         key, newest = self.trust.log_key, self.state.get("cosigned") or 0
+        agreed = True
         if key is None or self.trust.policy is None:
-            return
+            return agreed
         for signed in shown:
             checkpoint = signed.checkpoint
             if checkpoint.size > source.tree.size or not _is_of(signed, key):
@@ -101,10 +106,12 @@ class Audit:
             fork = self._fork(signed, source)
             if fork is not None:
                 self._forked(fork)
+                agreed = False
                 continue
             self.keep(self.witnessing.take(signed))
             newest = max(newest, checkpoint.size)
         self.state.put("cosigned", newest)
+        return agreed
 
     def exit(self) -> Exit:
         """1: something grave was found. 2: no key was given, or a session could not be decided. 0: neither."""
