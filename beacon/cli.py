@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from beacon import logs
-from beacon.cli_common import EPILOG, Vkey, directory_option, errors, json_option, print_json
+from beacon.cli_common import EPILOG, Failed, Vkey, directory_option, errors, json_option, print_json, say
 from beacon.cli_export import export
 from beacon.clock import SystemClock
 from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, require_databases
@@ -171,9 +171,9 @@ def init(
     if as_json:
         print_json({"directory": str(directory), "origin": origin, "vkey": vkey})
         return
-    click.echo(f"made {directory}\nlog key (publish it): {vkey}\nnext:")
+    say(f"made {directory}\nlog key (publish it): {vkey}\nnext:")
     for number, step in enumerate(_next_steps(directory, witnessed=policy is not None), 1):
-        click.echo(f"  {number}. {step}")
+        say(f"  {number}. {step}")
 
 
 def _next_steps(directory: Path, *, witnessed: bool) -> list[str]:
@@ -209,9 +209,9 @@ def serve(directory: Path) -> None:
         logs.configure(settings.logging.level, settings.logging.format)
         app = create_app(settings, SystemClock())
         app.cleanup_ctx.append(watch_relays)
-        reason = asyncio.run(run(app, settings.listen, lambda url: click.echo(f"listening on {url}"), settings.metrics))
+        reason = asyncio.run(run(app, settings.listen, lambda url: say(f"listening on {url}"), settings.metrics))
     if reason is not None:
-        raise click.ClickException(f"stopped: {reason}")
+        raise Failed(f"stopped: {reason}")
 
 
 @main.group()
@@ -257,27 +257,27 @@ def check(directory: Path, file: Path | None, log_key: VerifierKey | None, no_ro
     if as_json:
         print_json(asdict(report) | {"ok": report.ok})
     else:
-        click.echo(f"{report.size} entries, {report.checkpoints} checkpoints, {report.rounds} rounds")
+        say(f"{report.size} entries, {report.checkpoints} checkpoints, {report.rounds} rounds")
         if report.cosignatures:
-            click.echo(f"{report.cosignatures} cosignatures of witnesses verified")
-        click.echo(f"root {report.root}")
+            say(f"{report.cosignatures} cosignatures of witnesses verified")
+        say(f"root {report.root}")
         for finding in report.findings:
-            click.echo(f"DAMAGED {finding}")
+            say(f"DAMAGED {finding}")
         _show_rounds(report)
         passed = "every check passed" if report.rounds_checked else "every check that was made passed"
         found = len(report.findings) + report.more
-        click.echo(passed if report.ok else f"{found} finding{'s' * (found != 1)}")
+        say(passed if report.ok else f"{found} finding{'s' * (found != 1)}")
     if not report.ok:
         raise click.exceptions.Exit(1)
 
 
 def _show_rounds(report: fsck.Report) -> None:
     if report.rounds_checked:
-        click.echo(f"{report.rounds_verified} signatures of rounds verified")
+        say(f"{report.rounds_verified} signatures of rounds verified")
     else:
-        click.echo(f"NOT CHECKED: {report.rounds_unverified} signatures of rounds in entries and tables (--no-rounds)")
+        say(f"NOT CHECKED: {report.rounds_unverified} signatures of rounds in entries and tables (--no-rounds)")
     if report.rounds_checked and report.rounds_foreign:
-        click.echo(f"NOT CHECKED: {report.rounds_foreign} rounds of chains whose info is not in the log")
+        say(f"NOT CHECKED: {report.rounds_foreign} rounds of chains whose info is not in the log")
 
 
 def _progress_of(what: str) -> Callable[[int, int], None]:
@@ -289,7 +289,7 @@ def _progress_of(what: str) -> Callable[[int, int], None]:
         nonlocal shown
         if time.monotonic() - shown >= interval:
             shown = time.monotonic()
-            click.echo(f"{done} of {total} {what}", err=True)
+            say(f"{done} of {total} {what}", err=True)
 
     return show
 
@@ -308,7 +308,7 @@ def rebuild(directory: Path, as_json: bool) -> None:
     if as_json:
         print_json({"entries": size})
     else:
-        click.echo(f"rebuilt from {size} entries")
+        say(f"rebuilt from {size} entries")
 
 
 @log.command()
@@ -327,7 +327,7 @@ def mark(directory: Path, as_json: bool) -> None:
     if as_json:
         print_json({"entries": size})
     else:
-        click.echo(f"the mark is at size {size}")
+        say(f"the mark is at size {size}")
 
 
 def _log_to_check(directory: Path, file: Path | None, log_key: VerifierKey | None) -> tuple[Path, VerifierKey]:

@@ -28,6 +28,7 @@ from beacon.wording import is_operators, of_error, of_system
 from verifier.errors import VerifierError
 from verifier.fetch import read_file
 from verifier.note import VerifierKey
+from verifier.terminal import printable_lines
 
 MAX_VKEY_FILE: Final = 10_000
 
@@ -85,7 +86,15 @@ def _content(value: str) -> str:
     return read_file(value, MAX_VKEY_FILE).decode("utf-8", "replace").strip() if found else value
 
 
-class Refused(click.ClickException):
+class Failed(click.ClickException):
+    """It went wrong; the message may hold what others wrote."""
+
+    def format_message(self) -> str:
+        """The message, as `say` prints it."""
+        return printable_lines(super().format_message())
+
+
+class Refused(Failed):
     """Settings, key files, names or a running service stand in the way. The command line itself is in order."""
 
     exit_code = 2
@@ -102,16 +111,21 @@ def errors(port_advice: str = "choose another port (0 takes a free one)") -> Ite
         raise Refused(f"{error}; is the service running on this directory?") from error
     except DatabaseDamaged as error:
         what = "the log" if isinstance(error, LogDamaged) else "the database"
-        raise click.ClickException(f"{what} is damaged: {of_error(error)}") from error
+        raise Failed(f"{what} is damaged: {of_error(error)}") from error
     except (StoreError, sqlite3.Error) as error:
-        raise click.ClickException(of_error(error)) from error
+        raise Failed(of_error(error)) from error
     except OSError as error:
-        refused = Refused if is_operators(error) else click.ClickException
+        refused = Refused if is_operators(error) else Failed
         raise refused(of_system(error, port_advice)) from error
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Print text that may hold what others wrote: its lines, and nothing that a terminal obeys."""
+    click.echo(printable_lines(text), err=err)
+
+
 def print_json(value: dict[str, Any]) -> None:
-    click.echo(json.dumps(value, ensure_ascii=False))
+    say(json.dumps(value, ensure_ascii=False))
 
 
 async def until_told(work: Coroutine[Any, Any, None]) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from beacon import cli_common
-from beacon.cli_common import errors, until_told
+from beacon.cli_common import errors, say, until_told
 from beacon.rounds import devnet
 from beacon.rounds.devnet_control import Refused
 from beacon.rounds.devnet_lies import LIES
@@ -94,8 +94,8 @@ def main(
         if out is not None:
             out.write_text(json.dumps(running.chain.as_dict(), indent=2) + "\n", encoding="utf-8")
         what = "a test network, known in advance to whoever runs it" if replay is None else "recorded rounds"
-        click.echo(f"chain {running.chain.hash.hex()} ({what})")
-        click.echo(f"listening on {running.url}")
+        say(f"chain {running.chain.hash.hex()} ({what})")
+        say(f"listening on {running.url}")
 
     with errors():
         try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from beacon.cli_common import EPILOG, Refused, directory_option, errors, json_option, print_json
+from beacon.cli_common import EPILOG, Refused, directory_option, errors, json_option, print_json, say
 from beacon.datadir import log_signer, require_databases
 from beacon.log import export as exporting
 from beacon.settings import load_settings
@@ -54,7 +54,7 @@ def export(target: Path, directory: Path, full_tiles: bool, database: bool, as_j
     if as_json:
         print_json(asdict(done))
     else:
-        click.echo(f"{done.size} entries in {done.files} files below {target}, {done.written} of them written now")
+        say(f"{done.size} entries in {done.files} files below {target}, {done.written} of them written now")
 
 
 def _progress() -> Callable[[int, int], None]:
@@ -68,6 +68,6 @@ def _progress() -> Callable[[int, int], None]:
         if now - shown >= interval:
             shown = now
             left = (now - begun) / done * (total - done)
-            click.echo(f"{done} of {total} files, about {left:.0f} s left", err=True)
+            say(f"{done} of {total} files, about {left:.0f} s left", err=True)
 
     return show

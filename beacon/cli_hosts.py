@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from beacon.cli_common import directory_option, errors, json_option, print_json
+from beacon.cli_common import Failed, directory_option, errors, json_option, print_json, say
 from beacon.clock import SystemClock
 from beacon.datadir import require_databases
 from beacon.settings import DAY_MS, load_settings
@@ -116,12 +116,12 @@ def list_(directory: Path, as_json: bool) -> None:
         return
     now = SystemClock().now()
     for host in found:
-        click.echo(f"{host.name}{' (sandbox)' if host.sandbox else ''}")
+        say(f"{host.name}{' (sandbox)' if host.sandbox else ''}")
         for token in host.tokens:
             until = "" if token.expires is None else f"  until {_utc(token.expires)}"
             note = f"  {token.note}" if token.note else ""
             scopes = ",".join(token.scopes)
-            click.echo(f"  {token.id}  {scopes}  made {_utc(token.created)}  {token.state(now)}{until}{note}")
+            say(f"  {token.id}  {scopes}  made {_utc(token.created)}  {token.state(now)}{until}{note}")
 
 
 @main.command()
@@ -167,12 +167,12 @@ def revoke(name: str, token_id: str | None, directory: Path, as_json: bool) -> N
     """
     count = _with_hosts(directory, lambda store: store.revoke(name, token_id))
     if token_id is not None and count == 0:
-        raise click.ClickException(f"{name} has no valid token {token_id}")
+        raise Failed(f"{name} has no valid token {token_id}")
     time.sleep(CACHE_MS / 1000)
     if as_json:
         print_json({"host": name, "revoked": count})
     else:
-        click.echo(f"revoked {count} of {name}'s tokens")
+        say(f"revoked {count} of {name}'s tokens")
 
 
 @main.command()
@@ -191,9 +191,7 @@ def webhooks(name: str, webhook: str | None, directory: Path, as_json: bool) -> 
             raise HostUnknown(f"there is no host {name}")
         if webhook is not None:
             if await store.get(name, webhook) is None:
-                raise click.ClickException(
-                    f"{name} has no webhook {webhook}: `beacon hosts webhooks {name}` lists them"
-                )
+                raise Failed(f"{name} has no webhook {webhook}: `beacon hosts webhooks {name}` lists them")
             await store.delete(webhook)
         return await store.all(name)
 
@@ -202,10 +200,10 @@ def webhooks(name: str, webhook: str | None, directory: Path, as_json: bool) -> 
         print_json({"host": name, "deleted": webhook, "webhooks": [one.facts() for one in found]})
         return
     if webhook is not None:
-        click.echo(f"deleted {webhook}")
+        say(f"deleted {webhook}")
     for one in found:
         state = "gone" if one.disabled else f"failing since {_utc(one.failing_since)}" if one.failing_since else "well"
-        click.echo(f"{one.id}  {state}  made {_utc(one.created)}  {one.url}  {' '.join(one.types) or 'all types'}")
+        say(f"{one.id}  {state}  made {_utc(one.created)}  {one.url}  {' '.join(one.types) or 'all types'}")
 
 
 def _only_token(name: str, hosts: list[HostInfo]) -> str:
@@ -225,8 +223,8 @@ def _show_token(name: str, token: str, more: dict[str, Any], *, as_json: bool) -
     if as_json:
         print_json({"host": name, **more, "token": token})
         return
-    click.echo(token)
-    click.echo(f"the token of {name}; it is not shown again", err=True)
+    say(token)
+    say(f"the token of {name}; it is not shown again", err=True)
 
 
 def _with_hosts(directory: Path, work: Callable[[HostStore], Coroutine[Any, Any, T]]) -> T:

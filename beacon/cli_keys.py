@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from beacon.cli_common import EPILOG, directory_option, errors, json_option, print_json
+from beacon.cli_common import EPILOG, directory_option, errors, json_option, print_json, say
 from beacon.clock import SystemClock
 from beacon.datadir import require_databases
 from beacon.keys import master
@@ -43,5 +43,5 @@ def rotate_master(directory: Path, as_json: bool) -> None:
     if as_json:
         print_json(asdict(done) | {"kept": str(done.kept)})
         return
-    click.echo(f"master key {done.key}: {done.encrypted} texts are under it now")
-    click.echo(f"the one before, {done.before}, is kept in {done.kept}")
+    say(f"master key {done.key}: {done.encrypted} texts are under it now")
+    say(f"the one before, {done.before}, is kept in {done.kept}")

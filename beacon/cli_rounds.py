@@ -15,7 +15,7 @@ from typing import IO, Any, Final, TypeVar
 import click
 
 from beacon import logs
-from beacon.cli_common import Refused, directory_option, errors, json_option, print_json, until_told
+from beacon.cli_common import Refused, directory_option, errors, json_option, print_json, say, until_told
 from beacon.clock import SystemClock
 from beacon.datadir import followed_chains, require_databases
 from beacon.rounds.collect import Collected
@@ -156,11 +156,11 @@ def verify(directory: Path, chain_name: str | None, range_: tuple[int, int] | No
         print_json({"chains": [_checked(name, found) for name, found in checked], "ok": ok})
     else:
         for name, found in checked:
-            click.echo(f"{name}: {found.rounds} rounds, {len(found.bad)} do not verify")
+            say(f"{name}: {found.rounds} rounds, {len(found.bad)} do not verify")
             for number, why in list(found.bad.items())[:MAX_SHOWN]:
-                click.echo(f"DAMAGED {name} round {number}: {why}")
+                say(f"DAMAGED {name} round {number}: {why}")
             for number in found.twice:
-                click.echo(f"BROKEN {name} round {number} was signed twice, differently")
+                say(f"BROKEN {name} round {number} was signed twice, differently")
     if not ok:
         raise click.exceptions.Exit(1)
 
@@ -191,11 +191,11 @@ def import_(file: IO[bytes], directory: Path, chain_name: str | None, as_json: b
         result = {"bad": bad, "stopped": found.stopped, "twice": _twice(twice), "handed_over": not absorbed, "ok": ok}
         print_json(counts | result)
     else:
-        click.echo(f"{found.new} new, {found.known} there already, {len(found.bad)} refused{_handed_over(absorbed)}")
+        say(f"{found.new} new, {found.known} there already, {len(found.bad)} refused{_handed_over(absorbed)}")
         for _, number, why in found.bad[:MAX_SHOWN]:
-            click.echo(f"refused round {number}: {why}", err=True)
+            say(f"refused round {number}: {why}", err=True)
         if found.stopped is not None:
-            click.echo(f"stopped at {found.stopped}", err=True)
+            say(f"stopped at {found.stopped}", err=True)
         _say_twice(twice)
     if not ok:
         raise click.exceptions.Exit(1)
@@ -221,7 +221,7 @@ def export(file: Path, directory: Path, chain_name: str | None, range_: tuple[in
             return await _write(desk, chains, first, last, out)
 
     count = _at_desk(directory, chain_name, work)
-    click.echo(f"{count} rounds", err=True)
+    say(f"{count} rounds", err=True)
 
 
 @contextmanager
@@ -314,7 +314,7 @@ def _at_desk(directory: Path, chain_name: str | None, work: Callable[[Desk, list
         try:
             return asyncio.run(run())
         except KeyboardInterrupt:
-            click.echo("interrupted before its end; what was done stays", err=True)
+            say("interrupted before its end; what was done stays", err=True)
             raise click.exceptions.Exit(INCOMPLETE) from None
 
 
@@ -335,12 +335,12 @@ def _report_fetch(fetched: _Fetched, *, as_json: bool) -> None:
         print_json({"chains": chains} | result)
         return
     for name, found in fetched.chains.items():
-        click.echo(
+        say(
             f"{name}: {found.fetched} fetched, {found.known} there already, {len(found.not_due)} not due,"
             f" {len(found.missing)} missing{_handed_over(fetched.absorbed)}"
         )
         for number, why in list(found.missing.items())[:MAX_SHOWN]:
-            click.echo(f"{name} round {number}: {why}", err=True)
+            say(f"{name} round {number}: {why}", err=True)
     _say_twice(fetched.twice)
 
 
@@ -350,7 +350,7 @@ def _twice(twice: list[tuple[str, int]]) -> list[dict[str, Any]]:
 
 def _say_twice(twice: list[tuple[str, int]]) -> None:
     for chain, number in twice:
-        click.echo(f"BROKEN round {number} of chain {chain} was signed twice, differently", err=True)
+        say(f"BROKEN round {number} of chain {chain} was signed twice, differently", err=True)
 
 
 def _collected(name: str, found: Collected) -> dict[str, Any]:
@@ -393,6 +393,6 @@ def progress_of(name: str, total: int | None) -> Callable[[Collected], None]:
             return
         shown = now
         of = "" if total is None else f" of {total}"
-        click.echo(f"{name}: {found.done}{of} rounds, {len(found.missing)} missing", err=True)
+        say(f"{name}: {found.done}{of} rounds, {len(found.missing)} missing", err=True)
 
     return show

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sqlite_utils import Database
 
 from beacon import logs
-from beacon.cli_common import EPILOG, Vkey, directory, errors, json_option, print_json
+from beacon.cli_common import EPILOG, Failed, Vkey, directory, errors, json_option, print_json, say
 from beacon.clock import SystemClock
 from beacon.settings import ConfigurationError, ListenSettings, explain
 from beacon.store.schema import open_readonly, reading
@@ -70,7 +70,7 @@ def init(directory: Path, name: str, keys: tuple[VerifierKey, ...], as_json: boo
     if as_json:
         print_json({"directory": str(directory), "vkey": str(vkey)})
     else:
-        click.echo(str(vkey))
+        say(str(vkey))
 
 
 @main.command(name="add-log")
@@ -84,7 +84,7 @@ def add_log(vkey: VerifierKey, origin: str | None, directory: Path) -> None:
     """
     with errors(), places.opened(directory, SystemClock(), exclusive=False) as (_, writer):
         new = places.add_log(writer, vkey, origin or vkey.name, SystemClock())
-    click.echo(f"{'witnesses' if new else 'witnessed already:'} {origin or vkey.name}")
+    say(f"{'witnesses' if new else 'witnessed already:'} {origin or vkey.name}")
 
 
 @main.command(name="list")
@@ -98,7 +98,7 @@ def list_(directory: Path, as_json: bool) -> None:
         return
     for log in found:
         seen = "nothing cosigned yet" if log.size is None else f"size {log.size}, {_utc(log.time or 0)}"
-        click.echo(f"{log.origin}  {seen}{f'  {log.forks} DO NOT FIT: beacon witness forks' if log.forks else ''}")
+        say(f"{log.origin}  {seen}{f'  {log.forks} DO NOT FIT: beacon witness forks' if log.forks else ''}")
 
 
 @main.command()
@@ -115,7 +115,7 @@ def forks(directory: Path, as_json: bool) -> None:
         print_json({"forks": [asdict(fork) for fork in found]})
         return
     for fork in found:
-        click.echo(f"{fork.kind}: {fork.origin}, {_utc(fork.time)}\n\n{fork.ours}\n{fork.theirs}")
+        say(f"{fork.kind}: {fork.origin}, {_utc(fork.time)}\n\n{fork.ours}\n{fork.theirs}")
 
 
 @main.command(epilog=EPILOG)
@@ -150,10 +150,10 @@ def serve(directory: Path, host: str, port: int, rate: int, trusted_proxies: str
         with places.opened(directory, SystemClock(), exclusive=True) as (witness, writer):
             app = build_witness(witness, rate, trusted_proxies)
             reason = asyncio.run(
-                run(app, listen, lambda url: click.echo(f"listening on {url}"), stopped=lambda: writer.stopped)
+                run(app, listen, lambda url: say(f"listening on {url}"), stopped=lambda: writer.stopped)
             )
     if reason is not None:
-        raise click.ClickException(f"stopped: {reason}")
+        raise Failed(f"stopped: {reason}")
 
 
 def _listen(host: str, port: int, trusted_proxies: str) -> ListenSettings:

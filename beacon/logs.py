@@ -1,11 +1,13 @@
 """Structured logs on standard error: one event a line, with the request's id.
 
 Nobody hands bodies, tokens or seeds to a log. Two nets are below that rule: values under telling names are masked, and
-tracebacks are printed without local variables.
+tracebacks are printed without local variables. What others wrote can neither begin a line nor command a terminal:
+control and direction characters are escaped wherever they stand.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import sys
@@ -14,7 +16,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 import structlog
-from structlog.types import EventDict, Processor, WrappedLogger
+from structlog.types import EventDict, ExcInfo, Processor, WrappedLogger
+
+from verifier.terminal import printable
 
 SENSITIVE: Final = frozenset(
     {"authorization", "body", "cookie", "key", "log_key", "master_key", "nonce", "password", "secret", "seed", "token"}
@@ -37,9 +41,9 @@ def configure(level: str, style: str, stream: TextIO | None = None) -> None:
         _mask,
     ]
     renderer: list[Processor] = (
-        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False), _escape_line]
         if style == "json"
-        else [structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)]
+        else [_escape_values, structlog.dev.ConsoleRenderer(colors=False, exception_formatter=_indented)]
     )
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
@@ -78,7 +82,7 @@ def access(name: str, **fields: Any) -> None:
         stamp = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         fields |= structlog.contextvars.get_contextvars()
         line = {**fields, "event": "request", "level": "info", "logger": name, "timestamp": stamp}
-        _access_stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        _access_stream.write(printable(json.dumps(line, ensure_ascii=False)) + "\n")
         _access_stream.flush()
 
 
@@ -100,3 +104,23 @@ def _masked_value(name: str, value: Any) -> Any:
     if name.lower() in SENSITIVE:
         return MASK
     return _masked(value) if isinstance(value, dict) else value
+
+
+def _escape_line(_logger: WrappedLogger, _method: str, line: Any) -> str:
+    """A line of JSON means the same when a character of its strings is escaped."""
+    return printable(line)
+
+
+def _escape_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    return {printable(name): value if name == "exc_info" else _escaped(value) for name, value in event.items()}
+
+
+def _escaped(value: Any) -> str:
+    return printable(value if isinstance(value, str) else repr(value))
+
+
+def _indented(stream: TextIO, exc_info: ExcInfo) -> None:
+    """A traceback of which no line begins as a record does, whatever the exception says."""
+    traceback = io.StringIO()
+    structlog.dev.plain_traceback(traceback, exc_info)
+    stream.write("".join(f"\n    {printable(line)}" for line in traceback.getvalue().strip("\n").split("\n")))

@@ -15,9 +15,9 @@ from tests.check_support import TRUST, cached_verify_round
 from tests.test_verifier_cli import OPTIONS
 from verifier import cli, merkle
 from verifier.check import check
-from verifier.cli_common import printable
 from verifier.errors import Code, FormatError
 from verifier.note import Checkpoint, SigningKey
+from verifier.terminal import printable
 from verifier.tlog_proof import TlogProof
 from verifier.transcript import parse_transcript
 

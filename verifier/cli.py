@@ -33,7 +33,6 @@ from verifier.cli_common import (
     leave,
     named,
     print_json,
-    printable,
     progress,
     read,
     say,
@@ -53,6 +52,7 @@ from verifier.errors import Code, FormatError, VerificationError, VerifierError
 from verifier.note import VerifierKey
 from verifier.policy import MAX_POLICY_BYTES, Policy
 from verifier.seeds import SEED_BYTES
+from verifier.terminal import printable
 from verifier.verdict import Exit, Verdict
 
 

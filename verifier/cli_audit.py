@@ -28,7 +28,6 @@ from verifier.cli_common import (
     leave,
     named,
     print_json,
-    printable,
     read,
     say,
     stopped_by_sigterm,
@@ -36,6 +35,7 @@ from verifier.cli_common import (
 from verifier.errors import FormatError, VerificationError
 from verifier.note import ED25519, VerifierKey
 from verifier.policy import MAX_POLICY_BYTES, Policy
+from verifier.terminal import printable
 from verifier.verdict import Exit
 
 DEFAULT_INTERVAL: Final = 30

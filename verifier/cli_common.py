@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import time
@@ -21,20 +20,12 @@ from verifier.drand import ChainInfo
 from verifier.encoding import MAX_DOCUMENT_BYTES, Json, encode_json
 from verifier.errors import Code, FormatError, VerifierError
 from verifier.note import ED25519, VerifierKey
+from verifier.terminal import printable
 from verifier.verdict import Exit
 
 MAX_KEY_BYTES: Final = 10_000
 STOPPED: Final = 130
 PROGRESS_SECONDS: Final = 10
-
-_UNPRINTABLE: Final = re.compile(
-    "[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
-
-
-def printable(text: str) -> str:
-    """Text that no terminal obeys: control, direction and surrogate characters as JSON's \\uXXXX, line ends too."""
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def say(*lines: str, err: bool = False) -> None:

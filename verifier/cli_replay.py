@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import click
 
-from verifier.cli_common import JSON, leave, print_json, printable, read, say
+from verifier.cli_common import JSON, leave, print_json, read, say
 from verifier.systems import SYSTEMS
 from verifier.systems.record import Replay, System
+from verifier.terminal import printable
 from verifier.verdict import Exit
 
 _WIDTH: Final = 78
