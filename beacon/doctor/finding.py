@@ -70,7 +70,7 @@ KNOWN: Final[Mapping[str, tuple[Level, str]]] = {
     "clock-unsynchronised": (WARN, "Nothing keeps this machine's clock right."),
     "chain-without-rounds": (
         FAIL,
-        "No relay of a chain gives a fresh round that verifies: nothing can be sealed on it.",
+        "No relay of a chain gives a round that verifies and tells the time: nothing can be sealed.",
     ),
     "chain-retired": (WARN, "A chain has had its last round."),
     "relay-unusable": (WARN, "A relay cannot be reached, or answers with no round."),

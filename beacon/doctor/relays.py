@@ -130,11 +130,11 @@ def _clock(seen: Sequence[Seen]) -> Iterator[Finding]:
 
 def _chain(name: str, chain: ChainInfo, looked: Sequence[Seen], clock: Clock) -> Iterator[Finding]:
     yield from (_relay(name, one) for one in looked)
-    if any(one.newest is not None and one.refusal is None for one in looked):
+    if any(one.newest is not None for one in looked):
         return
     if chain.current(clock.now()) == 0:
         says = "its first round has not come"
-    elif any(one.newest is not None or (one.refusal and one.refusal.reason in WAITING) for one in looked):
+    elif any(one.refusal is not None and one.refusal.reason in WAITING for one in looked):
         says = "the relays have only older ones: either this machine's clock is fast, or drand stands still"
     else:
         says = "no relay gives one"
