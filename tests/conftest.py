@@ -1,7 +1,14 @@
 """What holds for all tests."""
 
+import os
+
 from hypothesis import HealthCheck, settings
 
 # The first text strategy of a fresh clone builds a Unicode table, and machines are shared: no test depends on time.
 settings.register_profile("fair-beacon", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fair-beacon")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Much of a test's time goes by waiting for processes and rounds: three at once even on a small machine."""
+    return max(3, os.cpu_count() or 1)

@@ -831,8 +831,7 @@ def alive(process):
 
 def test_every_command_teaches_by_example():
     for name, command in main.commands.items():
-        context = click.Context(command, info_name=f"verifier {name}")
-        text = command.get_help(context)
+        text = CliRunner().invoke(main, [name, "--help"], prog_name="verifier").stdout
         assert f"verifier {name} " in text.split("Examples:")[1]
         assert all(option.help for option in command.params if isinstance(option, click.Option))
     assert "Exit codes: 0" in CliRunner().invoke(main, ["--help"]).stdout
