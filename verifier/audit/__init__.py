@@ -4,6 +4,8 @@ trees        the log's tiles under a checkpoint, read from the root down
 sources      where a log comes from: its tiles, or a database file
 state        what is kept between two audits
 fold         what only who reads the whole log can see, entry by entry
+dice         what the dice of ended sessions showed, of each host
+judges       sessions judged in several processes
 sessions     one session's verdict, in whatever process
 witnessing   what witnesses say of the log's checkpoints, and what that proves of a session
 gossip       asking the witnesses what they have seen of the log, and telling them

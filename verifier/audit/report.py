@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
+from verifier.audit import dice
 from verifier.audit.state import State
 from verifier.audit.witnessing import Witnessing
 from verifier.check import Trust
 from verifier.encoding import Json
+from verifier.statistics import figures
+from verifier.statistics.counts import Counts
 from verifier.transcript import SignedCheckpoint
 
 _TOLD = (
@@ -44,6 +48,7 @@ class Summary:
     ended: revealed and void; fair: of those; proven: of those, without the operator's word.
     witnesses: of the policy, that cosigned the newest checkpoint audited.
     gossip: what came of each witness, as of gossip.Result. failed: why the log does not stand by its own checkpoint.
+    dice: of each host, of ended sessions; test_dice: of test sessions.
     """
 
     origin: str | None
@@ -63,6 +68,8 @@ class Summary:
     failed: str | None
     gossip: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dice: dict[str, Counts] = field(default_factory=dict)
+    test_dice: dict[str, Counts] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Json]:
         return {
@@ -70,11 +77,21 @@ class Summary:
             **{name: getattr(self, name) for name in _TOLD},
             "witnesses": list(self.witnesses),
             "gossip": dict(self.gossip),
+            "dice": dice.as_dict(self.all_dice()),
+            "caveat": figures.CAVEAT,
         }
+
+    def all_dice(self) -> Counts:
+        """What the dice of all hosts showed, but for test sessions."""
+        return reduce(Counts.merged, self.dice.values(), Counts())
 
     def hosts(self) -> Iterator[dict[str, Json]]:
         for host, account in self.accounts.items():
-            yield {"kind": "host", "host": host, **account}
+            told: dict[str, Json] = {"kind": "host", "host": host, **account}
+            for name, counts in (("dice", self.dice.get(host)), ("test_dice", self.test_dice.get(host))):
+                if counts is not None:
+                    told[name] = dice.as_dict(counts)
+            yield told
 
     def lines(self) -> Iterator[str]:
         signed = "signed by the given key" if self.key_given else "whose signature was not checked (--log-key)"
@@ -88,6 +105,7 @@ class Summary:
         yield f"Sessions: {self.ended:,} ended, {self.fair:,} of them fair{proven}; {open_}."
         for host, account in self.accounts.items():
             yield f"Host {host}{' (test sessions)' * account['sandbox']}: {_account(account)}."
+        yield from self._dice_lines()
         if self.undecided:
             yield f"{self.undecided:,} sessions could not be decided; the last one: {self.why}"
         if self.failed is not None:
@@ -98,6 +116,14 @@ class Summary:
             yield "Nothing grave was found, but without the log's key nothing is proven."
         else:
             yield f"Nothing grave was found; {self.notes:,} notes on hosts."
+
+    def _dice_lines(self) -> Iterator[str]:
+        counts = self.all_dice()
+        if not counts.rolls:
+            return
+        yield f"Dice: {counts.rolls:,} rolls in {counts.sessions:,} ended sessions (of each host: --json)."
+        yield from dice.lines(counts)
+        yield f"  {figures.CAVEAT}"
 
 
 def _account(account: dict[str, Any]) -> str:
@@ -115,6 +141,7 @@ def summary(state: State, trust: Trust, failed: str | None) -> Summary:
     notes = db.execute("SELECT count(*) FROM findings WHERE NOT grave").fetchone()[0]
     totals = state.get("totals") or {"ended": 0, "fair": 0, "proven": 0}
     names, quorum = _witnesses(state, trust)
+    rolled = list(dice.of_hosts(state))
     accounts = {host: json.loads(text) for host, text in db.execute("SELECT host, account FROM hosts ORDER BY host")}
     return Summary(
         origin=state.get("origin"),
@@ -134,6 +161,8 @@ def summary(state: State, trust: Trust, failed: str | None) -> Summary:
         failed=failed,
         gossip=state.get("gossip") or {},
         accounts=accounts,
+        dice={host: counts for host, sandbox, counts in rolled if not sandbox},
+        test_dice={host: counts for host, sandbox, counts in rolled if sandbox},
     )
 
 

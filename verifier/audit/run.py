@@ -5,20 +5,19 @@ What is found is kept in the state, so an audit that finds nothing new still say
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from verifier import merkle
+from verifier.audit.dice import Dice
 from verifier.audit.fold import Fold, job_of
 from verifier.audit.forks import Fork
-from verifier.audit.sessions import Job, Judged, Known, Stated, judge
+from verifier.audit.judges import Judging, judges
+from verifier.audit.sessions import Judged, Known, Stated, judge
 from verifier.audit.sources import Source, check_signature
 from verifier.audit.state import Found, State
 from verifier.audit.witnessing import Witnessing
@@ -36,14 +35,12 @@ SEGMENT: Final = 16 * TILE_WIDTH
 SEGMENT_BYTES: Final = 16 << 20
 MANY: Final = 20_000
 """Entries from which on other processes are worth their start."""
-CHUNK: Final = 32
 AHEAD: Final = 1
 """Segments that are taken up while other processes judge the sessions of the one before."""
 KEPT_AT_LEAST: Final = 8
 """Segments after which the state is committed, at the latest."""
 _STAND_IN: Final = VerifierKey.of("no.key/given", ED25519, b"\x00" * 32)
 
-Judging = Callable[[Iterable[Job]], Iterator[Judged]]
 Progress = Callable[[int, int], None]
 Tell = Callable[[Found], None]
 
@@ -209,12 +206,8 @@ class Audit:
         if self.processes <= 1 or source.tree.size - (self.state.get("size") or 0) < MANY:
             yield lambda jobs: iter([judge(known, job) for job in jobs]), 0
             return
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(self.processes, context, initializer=_start, initargs=(known,))
-        try:
-            yield lambda jobs: _spread(pool, jobs), AHEAD
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        with judges(known, self.processes) as judging:
+            yield judging, AHEAD
 
 
 def _is_of(signed: SignedCheckpoint, key: VerifierKey) -> bool:
@@ -223,28 +216,6 @@ def _is_of(signed: SignedCheckpoint, key: VerifierKey) -> bool:
     except VerifierError:
         return False
     return True
-
-
-_known: Known | None = None
-
-
-def _start(known: Known) -> None:
-    global _known  # noqa: PLW0603 - what a worker process is for
-    _known = known
-
-
-def _judge_many(jobs: Sequence[Job]) -> list[Judged]:
-    assert _known is not None
-    return [judge(_known, job) for job in jobs]
-
-
-def _spread(pool: ProcessPoolExecutor, jobs: Iterable[Job]) -> Iterator[Judged]:
-    """Hand the jobs out now; gives what came of them, in their order, as it is asked for."""
-    left = iter(jobs)
-    futures = []
-    while chunk := list(islice(left, CHUNK)):
-        futures.append(pool.submit(_judge_many, chunk))
-    return (judged for future in futures for judged in future.result())
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +242,7 @@ class _Pass:
         self._judging: Final = judging
         self._ahead: Final = ahead
         self._fold: Final = Fold(audit.state, source.signed.checkpoint.origin, audit.trust.chains, audit.witnessing)
+        self._dice: Final = Dice(audit.state)
         self._waiting: Final[deque[_Segment]] = deque()
 
     def run(self) -> None:
@@ -313,6 +285,7 @@ class _Pass:
 
     def _commit(self, size: int) -> None:
         self._fold.accounts.save()
+        self._dice.save()
         self._state.put("size", size)
         self._state.commit()
 
@@ -326,10 +299,10 @@ class _Pass:
             if one.undecided is not None:
                 self._state.put("undecided", (self._state.get("undecided") or 0) + 1)
                 self._state.put("why", one.undecided)
-            if one.late and one.found:
-                host = one.found[0].host
-                if host is not None:
-                    self._fold.accounts.of(host).late += 1
+            if one.late:
+                self._fold.accounts.of(one.host).late += 1
+            if one.counts is not None:
+                self._dice.add(one.host, one.counts, sandbox=one.sandbox)
         self._state.put("totals", totals)
 
     def _judge_open(self, start: int) -> None:

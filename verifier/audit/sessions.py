@@ -18,6 +18,7 @@ from verifier.evidence import ReadLog, Sighting
 from verifier.headline import proven
 from verifier.note import VerifierKey
 from verifier.session import collect
+from verifier.statistics.counts import Counts, of_session
 from verifier.transcript import Event, SignedCheckpoint, Transcript
 from verifier.verdict import Exit, State, Verdict
 
@@ -58,14 +59,17 @@ class Job:
 class Judged:
     """What a session showed. late, fair: of its verdict; proven: fair, and nobody's word is needed for its order.
 
-    undecided: why an ended one could not be decided.
+    undecided: why an ended one could not be decided; counts: what its dice showed; None where it cannot be read.
     """
 
+    host: str
     found: list[Found] = field(default_factory=list)
     late: bool = False
     fair: bool = False
     proven: bool = False
     undecided: str | None = None
+    counts: Counts | None = None
+    sandbox: bool = False
 
 
 def judge(known: Known, job: Job) -> Judged:
@@ -87,7 +91,7 @@ def judge(known: Known, job: Job) -> Judged:
         log = ReadLog(transcript, read, known.trust.log_key is not None, job.known, job.seen)
         verdict = check_read(log, known.trust, _verifying(job.rounds), best_backend())
     except FormatError as error:
-        return Judged([*judged, Found("log", "3", str(error), events[0].index, session, job.host)])
+        return Judged(job.host, [*judged, Found("log", "3", str(error), events[0].index, session, job.host)])
     judged += _found(verdict, session, job.host, read.seal.index)
     late = [remark for remark in verdict.remarks if remark.startswith("Late:")]
     judged += [
@@ -96,7 +100,9 @@ def judge(known: Known, job: Job) -> Judged:
     ended = read.reveal is not None
     undecided = verdict.headline if ended and verdict.exit == Exit.UNDECIDED else None
     fair = verdict.exit == Exit.FAIR
-    return Judged(judged, bool(late), fair, fair and proven(verdict.claims), undecided)
+    seal = read.seal.entry
+    counts = of_session(seal.recipes, (draw.entry for draw in read.draws))
+    return Judged(job.host, judged, bool(late), fair, fair and proven(verdict.claims), undecided, counts, seal.sandbox)
 
 
 def _found(verdict: Verdict, session: str, host: str, index: int) -> list[Found]:

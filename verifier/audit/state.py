@@ -45,6 +45,7 @@ CREATE INDEX open_sessions ON sessions (i) WHERE ended IS NULL;
 CREATE TABLE pending (session BLOB, i INTEGER, entry BLOB NOT NULL, PRIMARY KEY (session, i)) WITHOUT ROWID;
 CREATE TABLE used (value BLOB PRIMARY KEY, session BLOB NOT NULL, i INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE hosts (host TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE dice (host TEXT, sandbox INTEGER, counts TEXT NOT NULL, PRIMARY KEY (host, sandbox)) WITHOUT ROWID;
 CREATE TABLE labels (host TEXT, label TEXT, session BLOB NOT NULL, PRIMARY KEY (host, label)) WITHOUT ROWID;
 CREATE TABLE cosigned (
     size INTEGER, witness TEXT, type INTEGER NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (size, witness)

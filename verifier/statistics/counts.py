@@ -8,7 +8,7 @@ not counted, but told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -151,6 +151,26 @@ class _Open:
     kinds: Mapping[str, Kind | None]
     places: dict[str, _Place] = field(default_factory=dict)
 
+    def draw(self, draw: entries.Draw) -> None:
+        """Count the outcomes of one entry."""
+        place = self.places.setdefault(draw.recipe, _Place()) if draw.recipe in self.kinds else None
+        if place is None or draw.n != place.n:
+            self.counts.irregular += len(draw.outcomes)
+            return
+        place.n += len(draw.outcomes)
+        kind = self.kinds[draw.recipe]
+        dice = self.counts.of(kind) if kind is not None else None
+        if dice is None:
+            self.counts.others += len(draw.outcomes)
+            return
+        for outcome in draw.outcomes:
+            roll = _roll(dice.kind, outcome)
+            if roll is None:
+                self.counts.irregular += 1
+                place.streak = 0
+            else:
+                place.streak = dice.add(roll, place.streak)
+
 
 class Counter:
     """Takes the entries of a log in order; `groups` has the counts so far.
@@ -195,7 +215,7 @@ class Counter:
         groups = {id(counts): number for number, counts in enumerate(self.groups.values())}
         return {
             "totals": [self.entries, self.unread, self.strays, self.left_out],
-            "groups": [[name, _kept_counts(counts)] for name, counts in self.groups.items()],
+            "groups": [[name, kept_counts(counts)] for name, counts in self.groups.items()],
             "kinds": [
                 [
                     [recipe, None if kind is None else [kind.count, kind.sides, kind.different]]
@@ -223,7 +243,7 @@ class Counter:
         """The counter that gave `kept`. Raises KeyError, TypeError or ValueError for what no counter gave."""
         made = cls(group, recipe)
         made.entries, made.unread, made.strays, made.left_out = map(int, kept["totals"])
-        made.groups = {_hashable(name): _counts_of(counts) for name, counts in kept["groups"]}
+        made.groups = {_hashable(name): counts_of(counts) for name, counts in kept["groups"]}
         counts = list(made.groups.values())
         kinds = [
             made._share({name: None if kind is None else Kind(*kind) for name, kind in known})
@@ -264,8 +284,7 @@ class Counter:
     def _begin(self, name: Hashable, recipes: Mapping[str, Recipe]) -> _Open:
         counts = self.groups.setdefault(name, Counts())
         counts.sessions += 1
-        kinds = {recipe: Kind.of(definition) for recipe, definition in recipes.items()}
-        return _Open(counts, self._share(kinds))
+        return _Open(counts, self._share(_kinds_of(recipes)))
 
     def _share(self, kinds: Mapping[str, Kind | None]) -> Mapping[str, Kind | None]:
         """One mapping for all sessions that have these recipes."""
@@ -278,28 +297,24 @@ class Counter:
             self.strays += len(draw.outcomes)
             return
         session = self._open[draw.session]
-        if session is None or (self._recipe is not None and draw.recipe != self._recipe):
-            return
-        place = session.places.setdefault(draw.recipe, _Place()) if draw.recipe in session.kinds else None
-        if place is None or draw.n != place.n:
-            session.counts.irregular += len(draw.outcomes)
-            return
-        place.n += len(draw.outcomes)
-        kind = session.kinds[draw.recipe]
-        dice = session.counts.of(kind) if kind is not None else None
-        if dice is None:
-            session.counts.others += len(draw.outcomes)
-            return
-        for outcome in draw.outcomes:
-            roll = _roll(dice.kind, outcome)
-            if roll is None:
-                session.counts.irregular += 1
-                place.streak = 0
-            else:
-                place.streak = dice.add(roll, place.streak)
+        if session is not None and self._recipe in {None, draw.recipe}:
+            session.draw(draw)
 
 
-def _kept_counts(counts: Counts) -> list[Any]:
+def of_session(recipes: Mapping[str, Recipe], drawn: Iterable[entries.Draw]) -> Counts:
+    """The counts of one session, by its seal's recipes and its draws in log order."""
+    session = _Open(Counts(1), _kinds_of(recipes))
+    for draw in drawn:
+        session.draw(draw)
+    return session.counts
+
+
+def _kinds_of(recipes: Mapping[str, Recipe]) -> dict[str, Kind | None]:
+    return {name: Kind.of(recipe) for name, recipe in recipes.items()}
+
+
+def kept_counts(counts: Counts) -> list[Any]:
+    """Counts as JSON has them, for `counts_of`."""
     dice = [
         [[kind.count, kind.sides, kind.different], found.rolls, found.faces, found.pairs, found.longest]
         for kind, found in counts.dice.items()
@@ -307,7 +322,8 @@ def _kept_counts(counts: Counts) -> list[Any]:
     return [counts.sessions, counts.others, counts.irregular, dice]
 
 
-def _counts_of(kept: list[Any]) -> Counts:
+def counts_of(kept: list[Any]) -> Counts:
+    """The counts that gave `kept`. Raises TypeError or ValueError for what no counts gave."""
     sessions, others, irregular, dice = kept
     found = {}
     for kind, rolls, faces, pairs, longest in dice:
