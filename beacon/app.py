@@ -157,6 +157,7 @@ def create_app(
                 chains=tuple(Chain(name, info, name in sandbox_only) for name, info in chains.items()),
                 settings=settings,
                 stopped=lambda: log.writer.stopped or private.stopped or _failure(keeping),
+                trouble=lambda: log.writer.trouble or private.trouble,
                 witnesses=published,
             )
             app[MEASURED] = Measured(

@@ -695,7 +695,7 @@ async def test_health_and_readiness(world: World) -> None:
     fine = {"trouble": None, "detail": None, "failing_relays": []}
     assert (response.status, await response.json()) == (
         200,
-        {"ready": True, "stopped": None, "chains": {"quicknet": fine}},
+        {"ready": True, "stopped": None, "writes": None, "chains": {"quicknet": fine}},
     )
     world.rounds.problem = "clock-unsure"
     world.rounds.stale = True

@@ -42,6 +42,7 @@ async def examine(settings: Settings, vkey: VerifierKey | None) -> list[Finding]
     if not readiness["ready"]:
         troubles = {name: chain.get("detail") for name, chain in readiness.get("chains", {}).items()}
         says = "; ".join(f"{name}: {detail}" for name, detail in troubles.items() if detail)
+        says = "; ".join(filter(None, [readiness.get("writes"), says]))
         return [
             found("service-not-ready", url, says or "see /readyz", f"curl -sS {url}/readyz, and mend what is above")
         ]

@@ -9,15 +9,19 @@ Everything that waits goes into one transaction; answers go out after its COMMIT
     the writer has stopped or was closed    WriterStopped: nothing was written
 
 A commit that failed may still be found in the WAL after a crash, so nothing is concluded from its error: only opening
-the database again, which reads what is there, decides.
+the database again, which reads what is there, decides. So that a full disk does not come to that, nothing is begun
+where less than RESERVE bytes are free: such a write fails, and the next one goes through once there is room.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -34,6 +38,11 @@ Job = Callable[[Database], T]
 
 MAX_BATCH: Final = 1_024
 MAX_WAITING: Final = 100_000
+RESERVE: Final = 64 * 1024 * 1024
+"""Bytes that one transaction, the WAL that is copied back and the other database may take meanwhile."""
+TROUBLE_SECONDS: Final = 30.0
+"""For how long after a failed write it is told, if none has succeeded since: nobody may be writing."""
+STALLED_SECONDS: Final = 5.0
 
 # Errors after which SQLite may have rolled the whole transaction back by itself (sqlite.org/lang_transaction.html, 3).
 _ROLLS_BACK: Final = frozenset(
@@ -138,6 +147,8 @@ class Writer:
         self._max_batch: Final = max_batch
         self._queue: Final[queue.SimpleQueue[_Item[Any] | None]] = queue.SimpleQueue()
         self._stopped: str | None = None
+        self._failed: tuple[str, float] | None = None
+        self._begun: float | None = None
         self._closing = False
         self._guard: Final = threading.Lock()
         self._lock: Final = FileLock(path) if exclusive else None
@@ -158,6 +169,16 @@ class Writer:
     def stopped(self) -> str | None:
         """Why the writer takes nothing any more; None while it does."""
         return self._stopped
+
+    @property
+    def trouble(self) -> str | None:
+        """Why a write would likely fail or wait now, though the writer goes on; None while all is well. Any thread."""
+        begun, failed, now = self._begun, self._failed, time.monotonic()
+        if begun is not None and now - begun > STALLED_SECONDS:
+            return f"a write to {self.path.name} has been under way for {now - begun:.0f} s"
+        if failed is not None and now - failed[1] < TROUBLE_SECONDS:
+            return f"{self.path.name}: {failed[0]}"
+        return None
 
     async def run(self, job: Job[T]) -> T:
         """Run a job in the next transaction, inside a savepoint, and return its result when that is durable.
@@ -252,10 +273,13 @@ class Writer:
             if self._stopped is not None:
                 _fail(batch, WriterStopped(self._stopped))
             else:
+                self._begun = time.monotonic()
                 try:
                     self._write(db, batch)
+                    self._note(batch)
                 except BaseException as error:  # noqa: BLE001 - a fault of the writer itself
                     self._give_up(batch, "the writer failed", error)
+                self._begun = None
             if last:
                 return
 
@@ -271,9 +295,15 @@ class Writer:
             pass
         return batch, False
 
+    def _note(self, batch: Sequence[_Item[Any]]) -> None:
+        """Remember whether the last write failed for a reason that only time mends."""
+        failed = next((item.error for item in batch if isinstance(item.error, WriteFailed)), None)
+        self._failed = None if failed is None else (str(failed), time.monotonic())
+
     def _write(self, db: Database, batch: list[_Item[Any]]) -> None:
         conn = db.conn
         try:
+            _require_room(self.path)
             conn.execute("BEGIN IMMEDIATE")
         except Exception as error:  # noqa: BLE001 - whatever it was, nothing has begun
             _fail(batch, WriteFailed(f"nothing was written: {_describe(error)}"), error)
@@ -348,6 +378,12 @@ class Writer:
 
 class _TransactionEndedError(Exception):
     """The transaction is not what it should be, so what was written is not known."""
+
+
+def _require_room(path: Path) -> None:
+    found = os.statvfs(path.parent)
+    if found.f_bavail * found.f_frsize < RESERVE:
+        raise OSError(errno.ENOSPC, f"less than {RESERVE // 2**20} MB are free on the disk")
 
 
 def _rolled_back_by_sqlite(error: BaseException) -> bool:

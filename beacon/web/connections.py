@@ -27,14 +27,23 @@ STALLED_SECONDS: Final = 60.0
 MALFORMED: Final = "The request is not HTTP that this service reads; it is not quoted here."
 
 
+class Room:
+    """How many connections may be open at once: so many that files are left for the databases and the relays."""
+
+    def __init__(self, most: int) -> None:
+        self.most: Final = most
+        self.taken = 0
+
+
 class Connection(web.RequestHandler):
     """One client's connection. What cannot be read as a request is answered with a problem document as well."""
 
-    __slots__ = ("_requests", "_stalled")
+    __slots__ = ("_requests", "_room", "_stalled")
 
-    def __init__(self, server: web.Server, requests: Requests, **options: Any) -> None:
+    def __init__(self, server: web.Server, requests: Requests, room: Room, **options: Any) -> None:
         super().__init__(server, **options)
         self._requests = requests
+        self._room = room
         self._stalled: asyncio.TimerHandle | None = None
 
     def pause_writing(self) -> None:
@@ -47,8 +56,16 @@ class Connection(web.RequestHandler):
         super().resume_writing()
         self._unwatch()
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client is there; one too many is turned away, before it has said anything."""
+        super().connection_made(transport)
+        self._room.taken += 1
+        if self._room.taken > self._room.most:
+            self._cut()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """The connection has ended."""
+        self._room.taken -= 1
         self._unwatch()
         super().connection_lost(exc)
 

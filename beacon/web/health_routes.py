@@ -40,9 +40,9 @@ async def readyz(request: web.Request) -> web.Response:
     """200 when sessions can be sealed on the default chain now; 503 with what stands in the way."""
     services = request.app[SERVICES]
     chains = {chain.name: report(services.status(chain)) for chain in services.chains}
-    stopped = services.stopped()
-    ready = not stopped and chains[services.settings.default_chain]["trouble"] is None
-    answer = {"ready": ready, "stopped": stopped, "chains": chains}
+    stopped, trouble = services.stopped(), services.trouble()
+    ready = not stopped and not trouble and chains[services.settings.default_chain]["trouble"] is None
+    answer = {"ready": ready, "stopped": stopped, "writes": trouble, "chains": chains}
     if witnesses := services.witnesses.report():
         answer["witnesses"] = {one.name: _witnessed(one) for one in witnesses}
     return json_response(answer, status=200 if ready else UNAVAILABLE)

@@ -464,10 +464,13 @@ class WitnessReport(BaseModel):
 
 
 class Readiness(BaseModel):
-    """Whether sessions can be sealed on the default chain now. witnesses: where any are asked; seals do not wait."""
+    """Whether sessions can be sealed on the default chain now. stopped: why only a restart helps; writes: why the
+    databases take none now, or are slow, while the service goes on. witnesses: where any are asked; seals do not wait.
+    """
 
     ready: bool
     stopped: str | None
+    writes: str | None
     chains: dict[str, ChainReport]
     witnesses: dict[str, WitnessReport] | SkipJsonSchema[None] = absent()
 

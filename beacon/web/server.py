@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +15,7 @@ from aiohttp import web
 
 from beacon import logs
 from beacon.settings import ListenSettings, MetricsSettings
-from beacon.web.connections import Connection, answering
+from beacon.web.connections import Connection, Room, answering
 from beacon.web.measured import REQUESTS
 from beacon.web.metrics_routes import build_metrics
 from beacon.web.services import SERVICES
@@ -25,6 +26,10 @@ IDLE_SECONDS: Final = 120.0
 """How long a connection may be without a request whose head is whole: longer than proxies keep one that is idle."""
 LINGER_SECONDS: Final = 10.0
 """How long the rest of a body is read that its answer did not wait for, so that the client gets to read the answer."""
+FILES: Final = 65_536
+"""Open files that the service asks the system for; it gives as many as it allows."""
+RESERVED_FILES: Final = 128
+"""Those that are not for clients: databases, relays, witnesses, webhooks, the worker."""
 GC_THRESHOLDS: Final = (20_000, 10, 50)
 
 _logger = logs.get(__name__)
@@ -81,7 +86,8 @@ async def listening(app: web.Application, host: str, port: int, shutdown_ms: int
         server.request_handler = answering(server.request_handler, requests)
         limits = {"keepalive_timeout": IDLE_SECONDS, "lingering_time": LINGER_SECONDS}
         options = {"access_log": None, "auto_decompress": False}
-        connect = partial(Connection, server, requests, loop=loop, **limits, **options)
+        room = Room(_connections())
+        connect = partial(Connection, server, requests, room, loop=loop, **limits, **options)
         listener = await loop.create_server(connect, host, port, backlog=BACKLOG)
         try:
             yield _url(*listener.sockets[0].getsockname()[:2])
@@ -89,6 +95,16 @@ async def listening(app: web.Application, host: str, port: int, shutdown_ms: int
             listener.close()
     finally:
         await runner.cleanup()
+
+
+def _connections() -> int:
+    """How many connections of clients may be open at once."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        soft = wanted
+    return max(1, (FILES if soft == resource.RLIM_INFINITY else soft) - RESERVED_FILES)
 
 
 def _spare_the_collector() -> None:

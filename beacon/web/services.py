@@ -126,8 +126,8 @@ class Chain:
 class Services:
     """Everything that a request may need.
 
-    vkey: the log's public key. stopped: why the service cannot go on writing, None while it can. witnesses: what they
-    cosigned.
+    vkey: the log's public key. stopped: why the service cannot go on writing, None while it can; trouble: why writes
+    fail or wait now, though it goes on. witnesses: what they cosigned.
     """
 
     sessions: Sessions
@@ -141,6 +141,7 @@ class Services:
     chains: tuple[Chain, ...]
     settings: Settings
     stopped: Callable[[], str | None]
+    trouble: Callable[[], str | None] = lambda: None
     witnesses: Published = field(default_factory=Nobody)
 
     def status(self, chain: Chain) -> ChainStatus:
