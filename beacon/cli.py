@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from beacon import logs
+from beacon.cli_backup import backup, restore
 from beacon.cli_common import EPILOG, Failed, Vkey, directory_option, errors, json_option, print_json, say
 from beacon.cli_export import export
 from beacon.clock import SystemClock
@@ -212,6 +213,10 @@ def serve(directory: Path) -> None:
         reason = asyncio.run(run(app, settings.listen, lambda url: say(f"listening on {url}"), settings.metrics))
     if reason is not None:
         raise Failed(f"stopped: {reason}")
+
+
+main.add_command(backup)
+main.add_command(restore)
 
 
 @main.group()

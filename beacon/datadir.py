@@ -72,7 +72,7 @@ def initialise(
     Raises ConfigurationError when the directory exists and is not empty, when two chains have one name, or when the
     settings or the policy would not load; StoreError. Where everything was made meanwhile is in no message.
     """
-    empty = _is_empty(directory)
+    empty = require_empty(directory)
     names = [chain.name for chain in chains]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ConfigurationError(f"two chains have the name {twice[0]}.")
@@ -101,7 +101,7 @@ def initialise(
     return vkey
 
 
-def _is_empty(directory: Path) -> bool:
+def require_empty(directory: Path) -> bool:
     """Whether the directory is there, with nothing in it. Raises ConfigurationError when there is something."""
     if not directory.exists():
         return False

@@ -59,6 +59,15 @@ def fingerprint(master_key: bytes) -> str:
     return HKDF(SHA256(), 8, salt=None, info=b"fair-beacon/master-key-id").derive(master_key).hex()
 
 
+def owns(private_db: Path, master_key: bytes) -> bool:
+    """Whether what is encrypted in a private.db is under this key; in one that no service has run on, every key's.
+
+    Raises CannotOpen, DatabaseDamaged.
+    """
+    with reading(private_db), closing(open_readonly(private_db)) as db:
+        return _owns(db, master_key)
+
+
 def refusal(settings: Settings) -> str:
     """Why the service does not start with a master key that the seeds are not under."""
     path = settings.master_key

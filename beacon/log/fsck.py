@@ -25,7 +25,7 @@ from beacon.log.fsck_rounds import RoundsCheck
 from beacon.log.projection import Loading, Projection
 from beacon.log.recovery import open_checkpoint
 from beacon.log.tree import Edge
-from beacon.store.errors import CannotOpen, LogDamaged, SchemaNewer, SchemaRefused
+from beacon.store.errors import CannotOpen, LogDamaged, SchemaNewer, SchemaOlder, SchemaRefused
 from beacon.store.lock import FileLock
 from beacon.store.log_schema import DERIVED, HASHES, LOG_SCHEMA, immutable
 from beacon.store.rows import insert_rows
@@ -106,7 +106,7 @@ def check(
 
     projections: fresh ones, used for this alone; without them the derived tables are not checked.
     progress: called with (entries done, entries in all). rounds: False compares the rounds and does not verify them.
-    round_progress: called with (distinct rounds done, in all). Raises CannotOpen, SchemaNewer.
+    round_progress: called with (distinct rounds done, in all). Raises CannotOpen, SchemaNewer, SchemaOlder.
     """
     report = Report(rounds_checked=rounds)
     with tempfile.TemporaryDirectory() as directory:
@@ -153,8 +153,9 @@ def rebuild(path: Path, vkey: VerifierKey, projections: Sequence[Projection], pr
 
 def _check_schema(db: Database, report: Report) -> None:
     try:
+        LOG_SCHEMA.require_current(db)
         LOG_SCHEMA.check(db)
-    except SchemaNewer:
+    except (SchemaNewer, SchemaOlder):
         raise
     except SchemaRefused as error:
         report.add("schema", None, str(error))

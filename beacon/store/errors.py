@@ -31,6 +31,12 @@ class SchemaNewer(SchemaRefused):
     code = "schema-newer"
 
 
+class SchemaOlder(SchemaRefused):
+    """The file is of an older version, and what would bring it up to date may not write here."""
+
+    code = "schema-older"
+
+
 class CannotOpen(StoreError):
     """The file cannot be opened or read: permissions, a lock, the disk. What it holds may be in order."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlite_utils import Database, Migrations
 
-from beacon.store.errors import CannotOpen, DatabaseDamaged, SchemaNewer, SchemaRefused, StoreError
+from beacon.store.errors import CannotOpen, DatabaseDamaged, SchemaNewer, SchemaOlder, SchemaRefused, StoreError
 
 Connect = Callable[[str], sqlite3.Connection]
 
@@ -73,6 +73,16 @@ class Schema:
                 raise SchemaRefused(f"{self.name}: there is a trigger {name} that does not belong")
             if found[name] != expected[name]:
                 raise SchemaRefused(f"{self.name}: {name} was altered")
+
+    def require_current(self, db: Database) -> None:
+        """Raise SchemaOlder when `db` is of an older version: opening it for writing brings it up to date."""
+        self.check_kind(db)
+        pending = sorted(str(migration.name) for migration in self.migrations.pending(db))
+        if pending:
+            raise SchemaOlder(
+                f"{self.name}: made by an older version of this program ({', '.join(pending)} is to come). The service "
+                "brings it up to date when it starts; until then use the version that made it"
+            )
 
     def prepare(self, db: Database) -> None:
         """Bring `db` up to date in one transaction and check it. Raises SchemaRefused."""
