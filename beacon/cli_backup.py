@@ -12,7 +12,7 @@ import click
 
 from beacon.backup import making, restoring
 from beacon.backup.manifest import BackupRefused, Progress
-from beacon.cli_common import EPILOG, Refused, directory_option, errors, json_option, print_json
+from beacon.cli_common import EPILOG, Refused, directory_option, errors, json_option, print_json, say
 from beacon.clock import SystemClock
 from beacon.settings import config_file, load_settings
 
@@ -48,17 +48,17 @@ def backup(target: Path, directory: Path, with_keys: bool, keep: int | None, as_
         return
     found = made.manifest
     size = sum(one.bytes for one in found.files)
-    click.echo(f"{made.folder}: {found.size} entries, {found.open_sessions} open sessions, {size} bytes, read again")
+    say(f"{made.folder}: {found.size} entries, {found.open_sessions} open sessions, {size} bytes, read again")
     if found.seeds_missing:
-        click.echo(f"the seeds of {found.seeds_missing} open sessions are not in private.db: they were lost before")
+        say(f"the seeds of {found.seeds_missing} open sessions are not in private.db: they were lost before")
     if found.master_key is None:
-        click.echo("NOT HERE: the master key that the seeds are under")
+        say("NOT HERE: the master key that the seeds are under")
     if not with_keys:
-        click.echo("the keys are not in it: keep log.key and master.key elsewhere, apart from the backups")
+        say("the keys are not in it: keep log.key and master.key elsewhere, apart from the backups")
     for path in made.left_out:
-        click.echo(f"NOT IN IT: {path}, which the settings name, and which is not beside them")
+        say(f"NOT IN IT: {path}, which the settings name, and which is not beside them")
     for path in made.removed:
-        click.echo(f"removed {path}")
+        say(f"removed {path}")
 
 
 @click.command(epilog=EPILOG)
@@ -91,13 +91,13 @@ def restore(source: Path, directory: Path, keys: Path | None, mark: Path | None,
         print_json(found | {"missing": missing, "marked": done.marked, "settings_elsewhere": elsewhere})
         return
     when = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(done.manifest.made // 1000))
-    click.echo(f"{directory}: the log as it was at {when}, {done.manifest.size} entries")
+    say(f"{directory}: the log as it was at {when}, {done.manifest.size} entries")
     for name in missing:
-        click.echo(f"next: put {name} there, mode 0600")
+        say(f"next: put {name} there, mode 0600")
     if elsewhere is not None:
-        click.echo(f"next: its settings call {elsewhere} the data directory; change data_dir, or move it there")
+        say(f"next: its settings call {elsewhere} the data directory; change data_dir, or move it there")
     if not done.marked:
-        click.echo(
+        say(
             "next: put the newest log.mark there. Only if the service wrote nothing after this backup: "
             f"beacon log mark --dir {directory}"
         )
@@ -120,6 +120,6 @@ def _progress() -> Progress:
         nonlocal shown
         if time.monotonic() - shown >= interval:
             shown = time.monotonic()
-            click.echo(f"{what}: {100 * done // max(total, 1)} %", err=True)
+            say(f"{what}: {100 * done // max(total, 1)} %", err=True)
 
     return show
