@@ -38,7 +38,7 @@ async def test_a_short_soak_agrees_with_itself(tmp_path):
     counts = results["counts"]
     for name in (
         "service ended by SIGKILL",
-        "audits in the middle",
+        "audit in the middle",
         "leaps in time",
         "writes acknowledged",
         "bad requests",

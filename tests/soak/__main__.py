@@ -23,6 +23,7 @@ from tests.soak.watchers import Reader, Watchers
 from tests.soak.world import World
 
 GRACE = 20.0
+LONG = 120.0
 EVERY = 10.0
 
 
@@ -88,7 +89,7 @@ class Soak:
         return self.results
 
     async def _traffic(self, judge, connected):
-        """The hosts, the readers and the trouble, for the time that there is; an auditor who comes in the middle.
+        """The hosts, the readers and the trouble, for the time that there is; auditors who come in the middle.
 
         connected: what is closed at the very end, since retries and streams outlast the traffic.
         """
@@ -105,14 +106,16 @@ class Soak:
             asyncio.create_task(Reader(self.world, self.ledger, self.seed).run(stop)),
             asyncio.create_task(self._progress(stop)),
         ]
-        await asyncio.sleep(self.seconds / 2)
-        audit = asyncio.create_task(judge.in_the_middle())
-        await asyncio.sleep(self.seconds / 2)
+        looks = 1 + (self.seconds >= LONG) * 2
+        for _ in range(looks):
+            await asyncio.sleep(self.seconds / (looks + 1))
+            others.append(asyncio.create_task(judge.in_the_middle()))
+        await asyncio.sleep(self.seconds / (looks + 1))
         _, late = await asyncio.wait(playing, timeout=GRACE)
         for task in late:
             task.cancel()
         stop.set()
-        for done in await asyncio.gather(*playing, *others, audit, return_exceptions=True):
+        for done in await asyncio.gather(*playing, *others, return_exceptions=True):
             if isinstance(done, Exception):
                 self.ledger.fail(f"{done!r}")
         return watchers

@@ -5,6 +5,8 @@ import json
 import re
 from collections import Counter
 
+import aiohttp
+
 from tests.process_support import run
 from tests.soak.finale import Whole, ended
 from verifier.merkle import Frontier, leaf_hash
@@ -18,6 +20,7 @@ KILLED = re.compile("resource_tracker")
 """What Python's own tracker says of a process that was killed."""
 UNREACHABLE = 3
 ATTEMPTS = 20
+FACES = "faces-2d6"
 TRUSTED = ("--log-key", "--chain", "--policy")
 
 
@@ -31,6 +34,7 @@ class Judge:
 
     def __init__(self, world, ledger, results):
         self.world, self.ledger, self.results = world, ledger, results
+        self._looking = asyncio.Lock()
         given = (world.vkey, world.folder / "chain.json", world.policy)
         self.trusted = [part for pair in zip(TRUSTED, given, strict=True) for part in pair]
 
@@ -40,16 +44,47 @@ class Judge:
         return self._lines("verifier audit", await run("verifier", "audit", self.world.url, *options))
 
     async def in_the_middle(self):
-        """The auditor's first look, while all goes on: where the service is down he comes again."""
+        """What auditors and operators do while all goes on: each comes again where the service is down."""
+        async with self._looking:
+            await self._look()
+
+    async def _look(self):
+        for name, act in (("audit", self._audited), ("snapshot", self._snapshot), ("log check", self._checked)):
+            for _ in range(ATTEMPTS):
+                if await act():
+                    self.ledger.counts[f"{name} in the middle"] += 1
+                    break
+                await asyncio.sleep(2)
+            else:
+                self.ledger.fail(f"no {name} came through in the middle")
+
+    async def _audited(self):
         options = ("--state", self.world.folder / "audit", *self.trusted, "--json")
-        for _ in range(ATTEMPTS):
-            done = await run("verifier", "audit", self.world.url, *options)
-            if done[0] != UNREACHABLE:
-                self._lines("verifier audit in the middle", done)
-                self.ledger.counts["audits in the middle"] += 1
-                return
-            await asyncio.sleep(2)
-        self.ledger.fail(f"no audit came through: {done[2][-500:]}")
+        done = await run("verifier", "audit", self.world.url, *options)
+        if done[0] == UNREACHABLE:
+            return False
+        self._lines("verifier audit in the middle", done)
+        return True
+
+    async def _snapshot(self):
+        """The log as a database file, as anybody may have it."""
+        file = self.world.folder / "snapshot.db"
+        try:
+            async with self.world.client.get(f"{self.world.url}/log/log.db") as answer:
+                if answer.status != 200:
+                    return False
+                file.write_bytes(await answer.read())
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+        self._lines("verifier check-db of a snapshot", await run("verifier", "check-db", file, *self.trusted, "--json"))
+        return True
+
+    async def _checked(self):
+        """The operator's own check, beside the service, which may be killed meanwhile."""
+        code, output, errors = await run("beacon", "log", "check", "--dir", self.world.data, "--json")
+        if code != 0:
+            self.ledger.fail(f"beacon log check in the middle: exit {code}: {output[-500:]}{errors[-500:]}")
+        return True
 
     def _lines(self, name, done):
         """What an auditor said. Nothing grave but what a host itself has done: never revealed the seed that it held."""
@@ -77,6 +112,7 @@ class Judge:
             if line["kind"] == "host":
                 await self._compare_ledgers(line)
         await self._receipts()
+        await self._count()
 
     async def _compare_ledgers(self, audited):
         async with self.world.client.get(f"{self.world.url}/v1/hosts/{audited['host']}") as answer:
@@ -85,6 +121,15 @@ class Judge:
         pairs += [(told["void_by_reason"], audited["void"]), (told["open"], 0), (told["numbers_gapless"], True)]
         if any(one != other for one, other in pairs):
             self.ledger.fail(f"the ledger of {audited['host']} and the auditor's differ: {told}, {audited}")
+
+    async def _count(self):
+        """`verifier statistics` of the running service: how often each face came."""
+        options = ("--log-key", self.world.vkey, "--sandbox", "--json")
+        code, output, errors = await run("verifier", "statistics", self.world.url, *options)
+        figures = json.loads(output)["figures"] if code == 0 else []
+        self.results["faces of two dice"] = next((one["counts"] for one in figures if one["name"] == FACES), None)
+        if code != 0:
+            self.ledger.fail(f"verifier statistics: exit {code}: {errors[-500:]}")
 
     async def _receipts(self):
         """A sample of the receipts that were handed out, each with its session's transcript of now."""
@@ -111,7 +156,15 @@ class Judge:
         self._ends(whole)
         self._streams(whole)
         self._webhooks(whole)
+        self._faces(whole)
         self._logs()
+
+    def _faces(self, whole):
+        """How often each face came, counted here."""
+        draws = [entry for told in whole.sessions.values() for _, entry in told if entry["type"] == "draw"]
+        faces = Counter(die for draw in draws if draw["recipe"] == "turn" for roll in draw["outcomes"] for die in roll)
+        if self.results["faces of two dice"] != [faces[face] for face in range(1, 7)]:
+            self.ledger.fail(f"verifier statistics counts {self.results['faces of two dice']}, the log has {faces}")
 
     def _entries(self, whole):
         """Every entry that was acknowledged stands where its receipt says, and every checkpoint shown is this log's."""

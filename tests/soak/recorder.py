@@ -1,12 +1,15 @@
-"""The SDK's transport: each acknowledged write goes into the ledger, and some writes are sent more than once."""
+"""The SDK's transport: each acknowledged write goes into the ledger, and some writes are sent more than once, or given up."""
 
 import asyncio
+import contextlib
 
 from beacon.client.transport import BeaconError, Transport, Unreachable, new_key
 from tests.soak.ledger import essence
 
 AT_ONCE = 0.05
+GIVEN_UP = 0.05
 LATER = 0.15
+SOON = 0.03
 LONGEST = 20.0
 ATTEMPTS = 14
 SECONDS = 15
@@ -23,6 +26,8 @@ class Recorder(Transport):
         key = key or new_key()
         repeat = not path.endswith("/joins")
         try:
+            if repeat and self._random.random() < GIVEN_UP:
+                await self._give_up(super().post(path, body, key=key, token=token, wait=wait))
             if repeat and self._random.random() < AT_ONCE:
                 answers = await asyncio.gather(
                     *(super(Recorder, self).post(path, body, key=key, token=token, wait=wait) for _ in range(3))
@@ -42,6 +47,12 @@ class Recorder(Transport):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return answer
+
+    async def _give_up(self, request):
+        """Send a request, and close its connection soon, whether it was answered or not."""
+        self._ledger.counts["requests given up"] += 1
+        with contextlib.suppress(BeaconError, TimeoutError):
+            await asyncio.wait_for(request, self._random.uniform(0, SOON))
 
     async def _again(self, path, body, key, token, first):
         await asyncio.sleep(self._random.uniform(0, LONGEST))

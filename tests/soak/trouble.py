@@ -37,7 +37,7 @@ class Event:
 
 def restarts(seed, seconds):
     """For ever: (seconds for which the service runs, the signal that ends it). The first is a kill -9, early."""
-    rng, every = random.Random(f"{seed}/restarts"), max(8.0, min(30.0, seconds / 4))
+    rng, every = random.Random(f"{seed}/restarts"), max(8.0, min(20.0, seconds / 4))
     yield rng.uniform(0.5, 0.9) * every, signal.SIGKILL
     while True:
         yield rng.uniform(0.5, 1.5) * every, signal.SIGKILL if rng.random() < 0.75 else signal.SIGTERM
