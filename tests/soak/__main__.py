@@ -59,7 +59,7 @@ class Soak:
         self.names = [f"host-{number:02}" for number in range(hosts)]
         self.ledger = Ledger(seed)
         self.world = World(folder, self.ledger)
-        self.tasks = set()
+        self.tasks, self.memory = set(), 0
         self.results = {"seed": seed, "minutes": seconds / 60, "hosts": hosts, "machine": machine()}
 
     async def run(self):
@@ -83,6 +83,7 @@ class Soak:
             "refused": dict(self.ledger.refused.most_common()),
             "starts of the service": len(starts),
             "slowest start, s": round(max(starts), 1),
+            "most memory of the service, MiB": self.memory,
             "seconds": round(time.monotonic() - began),
             "failures": self.ledger.failures,
         }
@@ -136,6 +137,7 @@ class Soak:
             done = f"{counts['writes acknowledged']:,} writes, {len(self.ledger.seals):,} sessions sealed"
             troubled = f"{self.world.service.starts} starts, {len(self.ledger.failures)} failures"
             say(f"{time.monotonic() - began:4.0f} s: {done}, {troubled}")
+            self.memory = max(self.memory, self.world.service.memory())
             try:
                 await asyncio.wait_for(stop.wait(), EVERY)
             except TimeoutError:

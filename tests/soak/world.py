@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import aiohttp
 
@@ -24,7 +25,7 @@ from verifier.fetch import load_chain
 
 ORIGIN = "localhost/soak"
 WITNESSES = ("east", "west")
-START = 60
+START = 120
 PERIOD = 2
 
 
@@ -82,6 +83,14 @@ class Program:
             self.ledger.fail(f"{self.name} ended by itself with {self.process.returncode}: {self.tail()}")
             return True
         return False
+
+    def memory(self):
+        """MiB that it has had at the most since it was started (VmHWM), 0 where nobody says so."""
+        try:
+            with Path(f"/proc/{self.process.pid}/status").open() as file:
+                return max((int(line.split()[1]) // 1024 for line in file if line.startswith("VmHWM")), default=0)
+        except OSError:
+            return 0
 
     def tail(self):
         return self.log.read_text(errors="replace")[-1500:]
