@@ -321,6 +321,8 @@ class _Check:
     def _custody(self) -> tuple[State, str]:
         lock = self.seal.timelock
         verified = self.verified.get((lock.chain, lock.round)) if lock is not None else None
+        if verified is None and self.read is not None:
+            verified = self.read.opening
         custody = Custody(self.session, self.trust.chains, verified, self.backend)
         answer = custody.claim()
         self.findings += custody.findings

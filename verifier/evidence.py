@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from verifier import merkle, rules
-from verifier.drand import ChainInfo
+from verifier.drand import ChainInfo, VerifiedRound
 from verifier.errors import Code, FormatError, VerifierError
 from verifier.note import COSIGNATURE_V1, ED25519, VerifierKey, open_note
 from verifier.policy import Policy
@@ -33,7 +33,7 @@ class ReadLog:
 
     known: the (index, round) of the signatures of the session's chain up to its last entry, as of `rules.signatures`;
     those that no newer round stands before. vouched: whether the log's key signed the checkpoint. seen: what witnesses
-    of the policy are known to have seen of this log.
+    of the policy are known to have seen of this log. opening: the timelock's round, wherever the log has its signature.
     """
 
     transcript: Transcript
@@ -41,6 +41,7 @@ class ReadLog:
     vouched: bool
     known: tuple[tuple[int, int], ...]
     seen: tuple[Sighting, ...] = ()
+    opening: VerifiedRound | None = None
     findings: list[Finding] = field(default_factory=list)
     sound: list[SignedCheckpoint] = field(default_factory=list)
 

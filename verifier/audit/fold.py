@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -40,21 +40,32 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a seal names of chains. rounds: (chain, round) that its session waits for, without those of calls."""
+    """What a seal names of chains. rounds: (chain, round) that its session waits for, without those of calls.
+
+    lock: the one of these that a timelock names.
+    """
 
     chain: bytes
     live: bool
     rounds: tuple[tuple[bytes, int], ...]
     after: Stated
+    lock: tuple[bytes, int] | None
 
     @classmethod
     def of(cls, seal: entries.Seal) -> Named:
-        after, lock = seal.after, seal.timelock
-        rounds = [(seal.chain, seal.round)] if seal.round is not None else []
-        if lock is not None:
-            rounds.append((lock.chain, lock.round))
+        after = seal.after
+        lock = (seal.timelock.chain, seal.timelock.round) if seal.timelock is not None else None
+        own = (seal.chain, seal.round) if seal.round is not None else None
+        rounds = tuple(one for one in (own, lock) if one is not None)
         stated = (seal.chain, after.round, after.signature, after.previous_signature or b"")
-        return cls(seal.chain, seal.profile == "live", tuple(rounds), stated)
+        return cls(seal.chain, seal.profile == "live", rounds, stated, lock)
+
+    @classmethod
+    def read(cls, data: bytes) -> Named:
+        """Of a seal's entry."""
+        seal = parse(data)
+        assert isinstance(seal, entries.Seal)
+        return cls.of(seal)
 
 
 class Fold:
@@ -261,8 +272,23 @@ class Fold:
                 rows = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
                 events = rows + opened.new
                 db.execute("DELETE FROM pending WHERE session = ?", [session])
-            yield job_of(self._state, self._witnessing, session, opened.host, events, end, opened.named)
+            named = opened.named or Named.read(events[0][1])
+            if named.lock is not None and named.lock[0] in self._chains and opening(self._state, named.lock) is None:
+                db.execute("INSERT OR IGNORE INTO locks VALUES (?, ?, ?)", [*named.lock, session])
+                db.executemany("INSERT INTO pending VALUES (?, ?, ?)", [(session, *event) for event in events])
+            yield job_of(self._state, self._witnessing, session, opened.host, events, end, named)
         self.ended.clear()
+
+    def unlocked(self, verified: Iterable[tuple[bytes, int]]) -> Iterator[Job]:
+        """The sessions that ended before their timelock's round came, which now is among these (chain, round)."""
+        db = self._state.db
+        for lock in verified:
+            for (session,) in db.execute("SELECT session FROM locks WHERE chain = ? AND round = ?", lock).fetchall():
+                rows = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
+                host = db.execute("SELECT host FROM sessions WHERE session = ?", [session]).fetchone()[0]
+                db.execute("DELETE FROM pending WHERE session = ?", [session])
+                yield job_of(self._state, self._witnessing, session, host, rows, rows[-1][0])
+            db.execute("DELETE FROM locks WHERE chain = ? AND round = ?", lock)
 
 
 def job_of(
@@ -278,10 +304,7 @@ def job_of(
 
     named: what its seal names, where that is known already.
     """
-    if named is None:
-        seal = parse(own[0][1])
-        assert isinstance(seal, entries.Seal)
-        named = Named.of(seal)
+    named = named or Named.read(own[0][1])
     used = set(named.rounds)
     if named.live:
         called = (json.loads(data) for _, data in own[1:] if b'"type":"call"' in data)
@@ -301,7 +324,15 @@ def job_of(
         "SELECT i, round FROM newest WHERE chain = ? AND i >= ? AND i <= ? ORDER BY i", [named.chain, first, end]
     ).fetchall()
     events = tuple(sorted([*own, *rounds]))
-    return Job(session, host, named.chain, events, tuple(known), _verified(state, stated), witnessing.seen(own))
+    lock = opening(state, named.lock) if named.lock is not None else None
+    return Job(session, host, named.chain, events, tuple(known), _verified(state, stated), witnessing.seen(own), lock)
+
+
+def opening(state: State, lock: tuple[bytes, int]) -> Stated | None:
+    """The signature that opens timelocks of a (chain, round), once the log has one that is true."""
+    query = "SELECT signature, previous FROM stated WHERE chain = ? AND round = ? AND error IS NULL"
+    row = state.db.execute(query, lock).fetchone()
+    return None if row is None else (*lock, *row)
 
 
 def _is_round(value: object) -> bool:

@@ -29,6 +29,7 @@ _TOLD = (
     "notes",
     "undecided",
     "quorum",
+    "locked",
     "failed",
 )
 _COUNTED = {
@@ -47,6 +48,7 @@ class Summary:
 
     ended: revealed and void; fair: of those; proven: of those, without the operator's word.
     witnesses: of the policy, that cosigned the newest checkpoint audited.
+    locked: ended ones whose timelock's round has not come.
     gossip: what came of each witness, as of gossip.Result. failed: why the log does not stand by its own checkpoint.
     dice: of each host, of ended sessions; test_dice: of test sessions.
     """
@@ -65,6 +67,7 @@ class Summary:
     witnesses: tuple[str, ...]
     quorum: bool
     key_given: bool
+    locked: int
     failed: str | None
     gossip: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -105,6 +108,8 @@ class Summary:
         yield f"Sessions: {self.ended:,} ended, {self.fair:,} of them fair{proven}; {open_}."
         for host, account in self.accounts.items():
             yield f"Host {host}{' (test sessions)' * account['sandbox']}: {_account(account)}."
+        if self.locked:
+            yield f"Ended before the round of their timelock was in the log: {self.locked:,}; it is opened once it is."
         yield from self._dice_lines()
         if self.undecided:
             yield f"{self.undecided:,} sessions could not be decided; the last one: {self.why}"
@@ -158,6 +163,7 @@ def summary(state: State, trust: Trust, failed: str | None) -> Summary:
         witnesses=names,
         quorum=quorum,
         key_given=trust.log_key is not None,
+        locked=db.execute("SELECT count(*) FROM locks").fetchone()[0],
         failed=failed,
         gossip=state.get("gossip") or {},
         accounts=accounts,

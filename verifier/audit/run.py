@@ -220,10 +220,14 @@ def _is_of(signed: SignedCheckpoint, key: VerifierKey) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Segment:
-    """Entries that were taken up: where they end, what was found of rounds and entries, and what comes of sessions."""
+    """Entries that were taken up: where they end, what was found of rounds and entries, and what comes of sessions.
+
+    unlocked: what comes of those that had ended before their timelock's round came.
+    """
 
     end: int
     rounds: list[Found]
+    unlocked: Iterator[Judged]
     judged: Iterator[Judged]
     found: list[Found]
 
@@ -269,17 +273,20 @@ class _Pass:
                 self._fold.take(index, entry, leaf)
                 index, held = index + 1, held + len(entry)
             hashes += leaves[place:]
-        rounds = self._verify_rounds()
+        rounds, verified = self._verify_rounds()
+        unlocked = self._judging(self._fold.unlocked(verified))
         judged = self._judging(self._fold.jobs())
         self._fold.save()
         self._state.add_leaves(first, hashes)
-        return _Segment(index, rounds, judged, self._fold.taken_found())
+        return _Segment(index, rounds, unlocked, judged, self._fold.taken_found())
 
     def _conclude(self, ahead: int) -> None:
         """Take in what came of the sessions of all segments but the newest `ahead`."""
         while len(self._waiting) > ahead:
             segment = self._waiting.popleft()
             self._audit.keep(segment.rounds)
+            for one in segment.unlocked:
+                self._audit.keep(one.found)
             self._take(segment.judged)
             self._audit.keep(segment.found)
 
@@ -308,7 +315,10 @@ class _Pass:
     def _judge_open(self, start: int) -> None:
         """Judge what is open and has grown, as far as it goes."""
         db, end = self._state.db, self._tree.size
-        grown = db.execute("SELECT DISTINCT session FROM pending WHERE i >= ?", [start]).fetchall()
+        grown = db.execute(
+            "SELECT DISTINCT session FROM pending JOIN sessions USING (session) WHERE pending.i >= ? AND ended IS NULL",
+            [start],
+        ).fetchall()
         for (session,) in grown:
             host = db.execute("SELECT host FROM sessions WHERE session = ?", [session]).fetchone()[0]
             own = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
@@ -317,9 +327,14 @@ class _Pass:
         self._state.put("judged", end)
         self._state.commit()
 
-    def _verify_rounds(self) -> list[Found]:
-        """Verify what the segment states of rounds and was not verified before: two pairings for each chain."""
-        db, found = self._state.db, []
+    def _verify_rounds(self) -> tuple[list[Found], list[tuple[bytes, int]]]:
+        """Verify what the segment states of rounds and was not verified before: two pairings for each chain.
+
+        Gives what is false, and the (chain, round) of what is true.
+        """
+        db = self._state.db
+        found: list[Found] = []
+        verified: list[tuple[bytes, int]] = []
         query = "SELECT 1 FROM stated WHERE chain = ? AND round = ? AND signature = ? AND previous = ?"
         new: dict[bytes, list[Stated]] = {}
         for one in self._fold.stated:
@@ -332,7 +347,9 @@ class _Pass:
             for one, answer in zip(several, answers, strict=True):
                 error = None if isinstance(answer, VerifiedRound) else f"{answer.code}: {answer.message}"
                 db.execute("INSERT INTO stated VALUES (?, ?, ?, ?, ?)", [*one, error])
-                if error is not None:
+                if error is None:
+                    verified.append((name, one[1]))
+                else:
                     rule = "2.6" if error.startswith(Code.POINT) else "2.5"
                     found.append(Found("round", rule, f"round {one[1]} is false: {error}", None))
-        return found
+        return found, verified

@@ -44,6 +44,7 @@ class Job:
     """A session to judge. events: (index, entry) of its own entries, in log order, and of the rounds that it uses.
 
     known, seen: as of evidence.ReadLog. rounds: why a stated round is false, None where it is true.
+    lock: the signature of the timelock's round, where the log has one that is true.
     """
 
     session: bytes
@@ -53,6 +54,7 @@ class Job:
     known: tuple[tuple[int, int], ...]
     rounds: Mapping[Stated, str | None]
     seen: tuple[Sighting, ...] = ()
+    lock: Stated | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ def judge(known: Known, job: Job) -> Judged:
     try:
         read = collect(transcript)
         assert read is not None
-        log = ReadLog(transcript, read, known.trust.log_key is not None, job.known, job.seen)
+        log = ReadLog(
+            transcript, read, known.trust.log_key is not None, job.known, job.seen, _opening(known.trust, job)
+        )
         verdict = check_read(log, known.trust, _verifying(job.rounds), best_backend())
     except FormatError as error:
         return Judged(job.host, [*judged, Found("log", "3", str(error), events[0].index, session, job.host)])
@@ -103,6 +107,13 @@ def judge(known: Known, job: Job) -> Judged:
     seal = read.seal.entry
     counts = of_session(seal.recipes, (draw.entry for draw in read.draws))
     return Judged(job.host, judged, bool(late), fair, fair and proven(verdict.claims), undecided, counts, seal.sandbox)
+
+
+def _opening(trust: Trust, job: Job) -> VerifiedRound | None:
+    if job.lock is None:
+        return None
+    chain, number, signature, previous = job.lock
+    return VerifiedRound(trust.chains[chain], number, signature, previous or None) if chain in trust.chains else None
 
 
 def _found(verdict: Verdict, session: str, host: str, index: int) -> list[Found]:

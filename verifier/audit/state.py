@@ -43,6 +43,7 @@ CREATE TABLE sessions (
 ) WITHOUT ROWID;
 CREATE INDEX open_sessions ON sessions (i) WHERE ended IS NULL;
 CREATE TABLE pending (session BLOB, i INTEGER, entry BLOB NOT NULL, PRIMARY KEY (session, i)) WITHOUT ROWID;
+CREATE TABLE locks (chain BLOB, round INTEGER, session BLOB, PRIMARY KEY (chain, round, session)) WITHOUT ROWID;
 CREATE TABLE used (value BLOB PRIMARY KEY, session BLOB NOT NULL, i INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE hosts (host TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE dice (host TEXT, sandbox INTEGER, counts TEXT NOT NULL, PRIMARY KEY (host, sandbox)) WITHOUT ROWID;
