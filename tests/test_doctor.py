@@ -327,6 +327,20 @@ async def test_what_answers_and_is_no_beacon_has_taken_the_port(template, tmp_pa
         assert [one.says for one in await made.examine() if one.code == "port-taken"] == ["what answers is no beacon"]
 
 
+async def test_a_machine_that_verifies_slowly_is_not_taken_for_one_with_a_slow_clock(template, tmp_path, monkeypatch):
+    async with world(template, tmp_path) as made:
+        for relay in made.relays:
+            relay.clock = made.clock
+
+        def slowly(*arguments):
+            made.clock.advance(5_000)
+            return VERIFY(*arguments)
+
+        monkeypatch.setattr(doctor_relays, "check", slowly)
+        findings = await made.examine()
+    assert not {"clock-behind", "chain-without-rounds", "relay-lies"} & {one.code for one in findings}
+
+
 async def test_a_witness_is_never_brought_further_than_it_was(template, tmp_path):
     async with world(template, tmp_path) as made:
         await made.append(2)

@@ -48,6 +48,11 @@ async def a_witness(folder, name):
         yield f"{vkey.strip()} {server.url}"
 
 
+async def witnessed(client, url):
+    async with client.get(f"{url}/log/witnessed") as answer:
+        return answer.status == 200
+
+
 async def typed(folder, step, data, allowed=(0,)):
     """What the lines of a step print, one after the other; they end with one of these exit codes."""
     said = []
@@ -99,6 +104,7 @@ async def test_the_steps_of_the_readme_lead_to_a_witnessed_service(tmp_path, mon
         async with terminal(tmp_path, f"DATA={data}; exec {todo[7]}") as (_, url), aiohttp.ClientSession() as client:
             api = Api(client, url, token)
             await api.ready()
+            await api.until(lambda: witnessed(client, url))
             ready, note = await typed(tmp_path, todo[8].replace(HERE, url), data)
             await api.post("/v1/sessions", SEAL)
             _, doctor = await typed(tmp_path, todo[5], data, (0, 1))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import statistics
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -24,13 +23,15 @@ from beacon.rounds.refusals import LIES, WAITING, Reason, Refusal
 from beacon.rounds.relays import Relay, open_session
 from beacon.rounds.verify import check, outcome_of
 from beacon.settings import CONFIG_NAME, Settings
-from verifier.drand import ChainInfo, VerifiedRound
+from verifier.drand import ChainInfo, Round, VerifiedRound
 
 TIMEOUT_MS: Final = 4_000
+AHEAD_TIMEOUT_MS: Final = 1_000
 BEHIND_MS: Final = 3_000
 AHEAD_MS: Final = 10_000
 OFF_MS: Final = 2_000
-"""`Date` has whole seconds, and an answer takes its time."""
+DATE_MS: Final = 1_000
+"""`Date` has whole seconds."""
 CLOCK_FIX: Final = "chronyc makestep, or timedatectl set-ntp true; the service seals nothing with a wrong clock"
 
 
@@ -78,34 +79,48 @@ async def _look(url: str, chain: ChainInfo, session: aiohttp.ClientSession, cloc
             refusal = error
             if error.reason not in {*WAITING, Reason.TIMEOUT}:
                 break
-    early, offset = False, await _offset(relay.url, session, clock)
-    if newest is not None and (number := current + Policy().ahead(chain)) <= chain.final_round:
-        with suppress(Refusal):
-            await _round(Relay(url, session, clock, 1_000), chain, number, ahead=True)
-            early = True
+    early = newest is not None and await _has_early(Relay(url, session, clock, AHEAD_TIMEOUT_MS), chain, clock)
+    offset = await _offset(relay.url, session, clock)
     return Seen(url, newest, None if newest is not None and newest.round >= current - 1 else refusal, early, offset)
 
 
-async def _round(relay: Relay, chain: ChainInfo, number: int, *, ahead: bool = False) -> VerifiedRound:
+async def _has_early(relay: Relay, chain: ChainInfo, clock: Clock) -> bool:
+    """Whether the relay has a round, which verifies, that is not due when its answer is there."""
+    number = chain.current(clock.now()) + Policy().ahead(chain)
+    if number > chain.final_round:
+        return False
+    try:
+        stated = await relay.fetch(chain, number, ahead=True)
+    except Refusal:
+        return False
+    early = chain.time(number) > clock.now()
+    return early and isinstance(await _verified(chain, stated), VerifiedRound)
+
+
+async def _round(relay: Relay, chain: ChainInfo, number: int) -> VerifiedRound:
     """Raises Refusal."""
-    stated = await relay.fetch(chain, number, ahead=ahead)
-    outcome = outcome_of(await asyncio.to_thread(check, chain, stated))
+    outcome = await _verified(chain, await relay.fetch(chain, number))
     if isinstance(outcome, Refusal):
         raise outcome
     return outcome
 
 
+async def _verified(chain: ChainInfo, stated: Round) -> VerifiedRound | Refusal:
+    return outcome_of(await asyncio.to_thread(check, chain, stated))
+
+
 async def _offset(url: str, session: aiohttp.ClientSession, clock: Clock) -> int | None:
-    """How far a server's `Date`, plus a cache's `Age`, is ahead of the clock, ms; None if there is none."""
+    """How far a server's `Date`, plus a cache's `Age`, is ahead of the clock, ms, at least; None if there is none."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_MS / 1000)
+    begun = clock.now()
     try:
         async with session.get(url, allow_redirects=False, timeout=timeout) as response:
-            now, headers = clock.now(), response.headers
+            ended, headers = clock.now(), response.headers
         age = headers.get("Age", "0").strip()
-        date = parsedate_to_datetime(headers["Date"]).timestamp() + (int(age) if age.isdecimal() else 0)
+        date = 1000 * (int(parsedate_to_datetime(headers["Date"]).timestamp()) + (int(age) if age.isdecimal() else 0))
     except (aiohttp.ClientError, TimeoutError, OSError, LookupError, TypeError, ValueError, OverflowError):
         return None
-    return round(1000 * date) + 500 - now
+    return max(0, date - ended) + min(0, date + DATE_MS - begun)
 
 
 def _clock(seen: Sequence[Seen]) -> Iterator[Finding]:
