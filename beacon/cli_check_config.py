@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from beacon.cli_common import json_option, print_json
+from beacon.cli_common import json_option, print_json, say
 from beacon.doctor.configuration import loaded
 from beacon.doctor.finding import Level, as_dict, worst
 from beacon.doctor.show import EPILOG, leave, show
@@ -49,6 +49,6 @@ def main(directory: Path, as_json: bool) -> None:
     else:
         width = max((len(one.key) for one in values), default=0)
         for one in values:
-            click.echo(f"{one.key:<{width}}  {json.dumps(one.value, ensure_ascii=False)}  ({one.source})")
+            say(f"{one.key:<{width}}  {json.dumps(one.value, ensure_ascii=False)}  ({one.source})")
         show(findings)
     leave(findings)

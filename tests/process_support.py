@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import os
 import re
 import signal
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from beacon.datadir import initialise, pinned_chain
+from tests import secret_watch
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,6 +24,7 @@ async def run(program, *arguments):
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, cwd=ROOT,
     )  # fmt: skip
     output, errors = await process.communicate()
+    secret_watch.WATCH.text(f"what {program} wrote to standard error", errors.decode())
     return process.returncode, output.decode(), errors.decode()
 
 
@@ -38,7 +39,9 @@ def make_data(folder, origin, relay_url, clock):
 async def add_host(folder, name, *options):
     code, output, errors = await run("beacon", "hosts", "add", name, "--dir", folder, *options, "--json")
     assert code == 0, errors
-    return json.loads(output)["token"]
+    token = json.loads(output)["token"]
+    secret_watch.WATCH.secret("a host's token", token)
+    return token
 
 
 class Server:
@@ -60,7 +63,8 @@ class Server:
 @contextlib.asynccontextmanager
 async def serving(*command, log=None):
     """`python -m command...` while the block runs; it must print the URL that it listens on."""
-    with Path(os.devnull if log is None else log).open("ab") as stderr:  # noqa: ASYNC230 - opened once, before the load
+    written = secret_watch.err_file() if log is None else Path(log)
+    with written.open("ab") as stderr:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", *map(str, command), stdout=asyncio.subprocess.PIPE, stderr=stderr, cwd=ROOT
         )
@@ -79,6 +83,10 @@ async def serving(*command, log=None):
         if process.returncode is None:
             process.kill()
             await process.wait()
+        if log is None:
+            secret_watch.ended(written)
+        else:
+            secret_watch.watch_file(written)
 
 
 class Api:

@@ -7,6 +7,7 @@ from typing import Final
 
 import click
 
+from beacon.cli_common import say
 from beacon.doctor.finding import Finding, Level, worst
 
 EXIT_CODES: Final = {Level.OK: 0, Level.WARN: 1, Level.FAIL: 2}
@@ -22,11 +23,11 @@ def show(findings: Sequence[Finding]) -> None:
     """One line for each, and below what is wrong the line that mends it."""
     for finding in findings:
         mark = {Level.OK: "ok  ", Level.WARN: "WARN", Level.FAIL: "FAIL"}[finding.level]
-        click.echo(f"{mark} {finding.code}  {finding.about}: {finding.says}")
+        say(f"{mark} {finding.code}  {finding.about}: {finding.says}")
         if finding.fix:
-            click.echo(f"     fix: {finding.fix}")
+            say(f"     fix: {finding.fix}")
     counts = [f"{_count(findings, level)} {level}" for level in Level]
-    click.echo(", ".join(counts))
+    say(", ".join(counts))
 
 
 def leave(findings: Sequence[Finding]) -> None:
