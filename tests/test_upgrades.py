@@ -24,6 +24,8 @@ from beacon.store.witness_schema import WITNESS_SCHEMA
 from beacon.store.writer import Writer
 from tests.process_support import ROOT, run
 from tests.release_support import RELEASES
+from verifier.audit.report import summary
+from verifier.audit.state import VERSION, opened
 from verifier.cli import main as verifier
 
 FIRST = RELEASES[0]
@@ -92,11 +94,28 @@ async def test_the_commands_say_so_in_a_line(name, command, folder):
 
 def test_an_auditors_state_of_a_newer_version_is_refused(folder):
     with closing(sqlite3.connect(folder / "audit" / "audit.db")) as db:
-        db.execute("PRAGMA user_version = 1")
+        db.execute("PRAGMA user_version = 99")
     command = ["audit", "http://127.0.0.1:1", "--state", str(folder / "audit"), "--log-key", str(FIRST.log_key)]
     done = CliRunner().invoke(verifier, command)
     assert done.exit_code == 3
     assert "written by a newer version" in done.stderr
+
+
+def test_an_auditors_state_of_0_1_0_is_brought_up_to_date_and_says_what_it_lacks(folder):
+    with opened(folder / "audit") as state:
+        told = summary(state, FIRST.trust, None)
+        assert (told.dice_from, told.proven, told.ended) == (82, 0, 12)
+        assert "Counted from entry 82 on" not in "".join(told.lines()), "there are no dice yet"
+    with opened(folder / "audit") as state:
+        assert summary(state, FIRST.trust, None).dice_from == 82
+    with opened(folder / "new") as state:
+        assert summary(state, FIRST.trust, None).dice_from == 0
+    schemas = []
+    for name in ("audit", "new"):
+        with closing(sqlite3.connect(folder / name / "audit.db")) as db:
+            assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+            schemas.append(sorted(row[0] for row in db.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")))
+    assert schemas[0] == schemas[1]
 
 
 # --- forward, in one step --------------------------------------------------------------------------------------------

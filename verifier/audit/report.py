@@ -50,7 +50,8 @@ class Summary:
     witnesses: of the policy, that cosigned the newest checkpoint audited.
     locked: ended ones whose timelock's round has not come.
     gossip: what came of each witness, as of gossip.Result. failed: why the log does not stand by its own checkpoint.
-    dice: of each host, of ended sessions; test_dice: of test sessions.
+    dice: of each host, of ended sessions; test_dice: of test sessions. dice_from: the index from which on they are
+    counted, where an older version audited what is below it.
     """
 
     origin: str | None
@@ -73,6 +74,7 @@ class Summary:
     accounts: dict[str, dict[str, Any]] = field(default_factory=dict)
     dice: dict[str, Counts] = field(default_factory=dict)
     test_dice: dict[str, Counts] = field(default_factory=dict)
+    dice_from: int = 0
 
     def as_dict(self) -> dict[str, Json]:
         return {
@@ -81,6 +83,7 @@ class Summary:
             "witnesses": list(self.witnesses),
             "gossip": dict(self.gossip),
             "dice": dice.as_dict(self.all_dice()),
+            "dice_from": self.dice_from,
             "caveat": figures.CAVEAT,
         }
 
@@ -127,6 +130,8 @@ class Summary:
         if not counts.rolls:
             return
         yield f"Dice: {counts.rolls:,} rolls in {counts.sessions:,} ended sessions (of each host: --json)."
+        if self.dice_from:
+            yield f"  Counted from entry {self.dice_from:,} on: an older version audited what is below."
         yield from dice.lines(counts)
         yield f"  {figures.CAVEAT}"
 
@@ -169,6 +174,7 @@ def summary(state: State, trust: Trust, failed: str | None) -> Summary:
         accounts=accounts,
         dice={host: counts for host, sandbox, counts in rolled if not sandbox},
         test_dice={host: counts for host, sandbox, counts in rolled if sandbox},
+        dice_from=state.get("dice_from") or 0,
     )
 
 

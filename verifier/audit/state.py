@@ -19,11 +19,21 @@ from verifier.merkle import HASH_BYTES
 from verifier.tiles import TILE_WIDTH
 
 APPLICATION_ID: Final = 0x66626175
-VERSION: Final = 0
+VERSION: Final = 1
 """Of the schema: the file's user_version. One that is higher was written by a newer verifier."""
 FILE: Final = "audit.db"
 MAX_KEPT: Final = 100_000
 """Findings that are kept; the rest is counted."""
+
+_SINCE_1: Final = """
+CREATE TABLE IF NOT EXISTS dice (
+    host TEXT, sandbox INTEGER, counts TEXT NOT NULL, PRIMARY KEY (host, sandbox)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cosigned (
+    size INTEGER, witness TEXT, type INTEGER NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (size, witness)
+) WITHOUT ROWID;
+"""
+"""What a state of version 0 lacks."""
 
 _SCHEMA: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -46,11 +56,7 @@ CREATE TABLE pending (session BLOB, i INTEGER, entry BLOB NOT NULL, PRIMARY KEY 
 CREATE TABLE locks (chain BLOB, round INTEGER, session BLOB, PRIMARY KEY (chain, round, session)) WITHOUT ROWID;
 CREATE TABLE used (value BLOB PRIMARY KEY, session BLOB NOT NULL, i INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE hosts (host TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE dice (host TEXT, sandbox INTEGER, counts TEXT NOT NULL, PRIMARY KEY (host, sandbox)) WITHOUT ROWID;
 CREATE TABLE labels (host TEXT, label TEXT, session BLOB NOT NULL, PRIMARY KEY (host, label)) WITHOUT ROWID;
-CREATE TABLE cosigned (
-    size INTEGER, witness TEXT, type INTEGER NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (size, witness)
-) WITHOUT ROWID;
 CREATE TABLE findings (
     number INTEGER PRIMARY KEY, grave INTEGER NOT NULL, claim TEXT NOT NULL, rule TEXT NOT NULL, i INTEGER NOT NULL,
     text TEXT NOT NULL, session TEXT, host TEXT, UNIQUE (claim, rule, i, text)
@@ -181,7 +187,17 @@ def _prepare(db: sqlite3.Connection, where: str) -> None:
                 f"{where} was written by a newer version of this program (its schema is {version}, this program's "
                 f"{VERSION}): run that version, or begin another state",
             )
+        if version < VERSION:
+            _upgrade(db)
         return
     if kind or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         raise FormatError(Code.USAGE, f"{where} is another program's database")
-    db.executescript(f"BEGIN; {_SCHEMA} PRAGMA application_id = {APPLICATION_ID}; COMMIT")
+    made = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+    db.executescript(f"BEGIN; {_SCHEMA} {_SINCE_1} {made} COMMIT")
+
+
+def _upgrade(db: sqlite3.Connection) -> None:
+    """Bring a state of version 0 up to date: dice and what is proven of all sessions are counted from here on."""
+    counted = "INSERT OR REPLACE INTO meta SELECT 'dice_from', value FROM meta WHERE name = 'size';"
+    proven = "UPDATE meta SET value = json_insert(value, '$.proven', 0) WHERE name = 'totals';"
+    db.executescript(f"BEGIN IMMEDIATE; {_SINCE_1} {counted} {proven} PRAGMA user_version = {VERSION}; COMMIT")
