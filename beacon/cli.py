@@ -16,11 +16,12 @@ import click
 
 from beacon import logs
 from beacon.cli_backup import backup, restore
-from beacon.cli_common import EPILOG, Failed, Vkey, directory_option, errors, json_option, print_json, say
+from beacon.cli_common import EPILOG, Failed, Vkey, directory_option, errors, json_option, print_json
 from beacon.cli_export import export
 from beacon.clock import SystemClock
 from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, require_databases
 from beacon.log import fsck, highwater
+from beacon.printing import say
 from beacon.relay_urls import check_relay_url
 from beacon.sessions.book import Book
 from beacon.settings import CONFIG_NAME, check_origin, load_settings

@@ -12,8 +12,9 @@ import click
 
 from beacon.backup import making, restoring
 from beacon.backup.manifest import BackupRefused, Progress
-from beacon.cli_common import EPILOG, Refused, directory_option, errors, json_option, print_json, say
+from beacon.cli_common import EPILOG, Refused, directory_option, errors, json_option, print_json
 from beacon.clock import SystemClock
+from beacon.printing import say
 from beacon.settings import config_file, load_settings
 
 

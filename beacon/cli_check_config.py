@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from beacon.cli_common import json_option, print_json, say
+from beacon.cli_common import json_option, print_json
 from beacon.doctor.configuration import loaded
 from beacon.doctor.finding import Level, as_dict, worst
 from beacon.doctor.show import EPILOG, leave, show
 from beacon.doctor.sources import stated
+from beacon.printing import say
 
 
 @click.command(epilog=EPILOG)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import click
 
+from beacon.printing import say
 from beacon.settings import ConfigurationError
 from beacon.store.errors import (
     AlreadyOpen,
@@ -117,11 +118,6 @@ def errors(port_advice: str = "choose another port (0 takes a free one)") -> Ite
     except OSError as error:
         refused = Refused if is_operators(error) else Failed
         raise refused(of_system(error, port_advice)) from error
-
-
-def say(text: str, *, err: bool = False) -> None:
-    """Print text that may hold what others wrote: its lines, and nothing that a terminal obeys."""
-    click.echo(printable_lines(text), err=err)
 
 
 def print_json(value: dict[str, Any]) -> None:

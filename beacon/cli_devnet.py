@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from beacon import cli_common
-from beacon.cli_common import errors, say, until_told
+from beacon.cli_common import errors, until_told
+from beacon.printing import say
 from beacon.rounds import devnet
 from beacon.rounds.devnet_control import Refused
 from beacon.rounds.devnet_lies import LIES

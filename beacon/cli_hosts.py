@@ -14,9 +14,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from beacon.cli_common import Failed, directory_option, errors, json_option, print_json, say
+from beacon.cli_common import Failed, directory_option, errors, json_option, print_json
 from beacon.clock import SystemClock
 from beacon.datadir import require_databases
+from beacon.printing import say
 from beacon.settings import DAY_MS, load_settings
 from beacon.store.errors import HostUnknown, TokenUnknown
 from beacon.store.hosts import CACHE_MS, SCOPES, HostInfo, HostStore

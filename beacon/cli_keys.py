@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from beacon.cli_common import EPILOG, directory_option, errors, json_option, print_json, say
+from beacon.cli_common import EPILOG, directory_option, errors, json_option, print_json
 from beacon.clock import SystemClock
 from beacon.datadir import require_databases
 from beacon.keys import master
+from beacon.printing import say
 from beacon.settings import load_settings
 
 

@@ -15,9 +15,10 @@ from typing import IO, Any, Final, TypeVar
 import click
 
 from beacon import logs
-from beacon.cli_common import Refused, directory_option, errors, json_option, print_json, say, until_told
+from beacon.cli_common import Refused, directory_option, errors, json_option, print_json, until_told
 from beacon.clock import SystemClock
 from beacon.datadir import followed_chains, require_databases
+from beacon.printing import say
 from beacon.rounds.collect import Collected
 from beacon.rounds.desk import PAGE, Checked, Desk, Imported
 from beacon.rounds.lines import encode_line, known, read_lines

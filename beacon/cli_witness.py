@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from sqlite_utils import Database
 
 from beacon import logs
-from beacon.cli_common import EPILOG, Failed, Vkey, directory, errors, json_option, print_json, say
+from beacon.cli_common import EPILOG, Failed, Vkey, directory, errors, json_option, print_json
 from beacon.clock import SystemClock
+from beacon.printing import say
 from beacon.settings import ConfigurationError, ListenSettings, explain
 from beacon.store.schema import open_readonly, reading
 from beacon.witness import directory as places

@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from beacon.cli_common import say
 from beacon.doctor.finding import Finding, Level, worst
+from beacon.printing import say
 
 EXIT_CODES: Final = {Level.OK: 0, Level.WARN: 1, Level.FAIL: 2}
 EPILOG: Final = """\b
