@@ -9,6 +9,7 @@ Whenever it is cut off, the database is whole under one of two keys that are bot
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Callable
 from contextlib import closing
@@ -85,7 +86,7 @@ def rotate(settings: Settings, clock: Clock, step: Step = no_step) -> Rotated:
     path, lock = settings.master_key, FileLock(settings.private_db)
     try:
         old, key = read_key(path), _next_key(settings)
-        if key == old:
+        if key is not None and hmac.compare_digest(key, old):
             raise ConfigurationError(f"{next_of(path)} is the key that is in force. Delete it and run this again.")
         step("begun")
         with reading(settings.private_db), closing(open_writable(settings.private_db, PRIVATE_SCHEMA)) as db:
