@@ -15,7 +15,7 @@ from tests.process_support import Api, run, serving
 from tests.test_readme_sandbox import HERE, README, environment, free_port, terminal
 from verifier.note import Checkpoint, Note, VerifierKey, open_note
 
-PLACE = "DATA=/var/lib/beacon/data\n"
+PLACE = "DATA=/var/lib/beacon\n"
 WARNED = {5}
 """Steps that may end with a warning: on a machine like this one, whose clock nothing keeps right, they do."""
 
