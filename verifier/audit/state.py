@@ -6,6 +6,7 @@ So an audit that is stopped anywhere goes on where it was, and memory does not g
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -19,21 +20,11 @@ from verifier.merkle import HASH_BYTES
 from verifier.tiles import TILE_WIDTH
 
 APPLICATION_ID: Final = 0x66626175
-VERSION: Final = 1
-"""Of the schema: the file's user_version. One that is higher was written by a newer verifier."""
+VERSION: Final = 2
+"""Of the schema: the file's user_version, one more with each change. One that is higher is a newer verifier's."""
 FILE: Final = "audit.db"
 MAX_KEPT: Final = 100_000
 """Findings that are kept; the rest is counted."""
-
-_SINCE_1: Final = """
-CREATE TABLE IF NOT EXISTS dice (
-    host TEXT, sandbox INTEGER, counts TEXT NOT NULL, PRIMARY KEY (host, sandbox)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS cosigned (
-    size INTEGER, witness TEXT, type INTEGER NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (size, witness)
-) WITHOUT ROWID;
-"""
-"""What a state of version 0 lacks."""
 
 _SCHEMA: Final = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -61,6 +52,12 @@ CREATE TABLE findings (
     number INTEGER PRIMARY KEY, grave INTEGER NOT NULL, claim TEXT NOT NULL, rule TEXT NOT NULL, i INTEGER NOT NULL,
     text TEXT NOT NULL, session TEXT, host TEXT, UNIQUE (claim, rule, i, text)
 );
+CREATE TABLE dice (
+    host TEXT, sandbox INTEGER, counts TEXT NOT NULL, PRIMARY KEY (host, sandbox)
+) WITHOUT ROWID;
+CREATE TABLE cosigned (
+    size INTEGER, witness TEXT, type INTEGER NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (size, witness)
+) WITHOUT ROWID;
 """
 
 
@@ -193,11 +190,17 @@ def _prepare(db: sqlite3.Connection, where: str) -> None:
     if kind or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
         raise FormatError(Code.USAGE, f"{where} is another program's database")
     made = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-    db.executescript(f"BEGIN; {_SCHEMA} {_SINCE_1} {made} COMMIT")
+    db.executescript(f"BEGIN; {_SCHEMA} {made} COMMIT")
 
 
 def _upgrade(db: sqlite3.Connection) -> None:
-    """Bring a state of version 0 up to date: dice and what is proven of all sessions are counted from here on."""
-    counted = "INSERT OR REPLACE INTO meta SELECT 'dice_from', value FROM meta WHERE name = 'size';"
+    """Bring an older state up to date. What it has judged is not looked at again: what version 0 did not count, dice
+    and proven sessions, is counted from here on.
+    """
+    missing = re.sub("^CREATE (TABLE|INDEX)", r"CREATE \1 IF NOT EXISTS", _SCHEMA, flags=re.MULTILINE)
+    counted = (
+        "INSERT OR IGNORE INTO meta SELECT 'dice_from', value FROM meta "
+        "WHERE name = 'size' AND (SELECT user_version FROM pragma_user_version) = 0;"
+    )
     proven = "UPDATE meta SET value = json_insert(value, '$.proven', 0) WHERE name = 'totals';"
-    db.executescript(f"BEGIN IMMEDIATE; {_SINCE_1} {counted} {proven} PRAGMA user_version = {VERSION}; COMMIT")
+    db.executescript(f"BEGIN IMMEDIATE; {missing} {counted} {proven} PRAGMA user_version = {VERSION}; COMMIT")
