@@ -10,18 +10,15 @@ Everything that waits goes into one transaction; answers go out after its COMMIT
 
 A commit that failed may still be found in the WAL after a crash, so nothing is concluded from its error: only opening
 the database again, which reads what is there, decides. So that a full disk does not come to that, nothing is begun
-where less than RESERVE bytes are free: such a write fails, and the next one goes through once there is room.
+where too little of it is free (beacon.store.trouble): such a write fails, and goes through once there is room.
 """
 
 from __future__ import annotations
 
 import asyncio
-import errno
-import os
 import queue
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -32,17 +29,13 @@ from sqlite_utils import Database
 from beacon.store.errors import LogDamaged, OutcomeUnknown, StoreError, WriteFailed, WriterStopped
 from beacon.store.lock import FileLock
 from beacon.store.schema import Connect, Schema, connect, open_writable
+from beacon.store.trouble import Trouble, require_room
 
 T = TypeVar("T")
 Job = Callable[[Database], T]
 
 MAX_BATCH: Final = 1_024
 MAX_WAITING: Final = 100_000
-RESERVE: Final = 64 * 1024 * 1024
-"""Bytes that one transaction, the WAL that is copied back and the other database may take meanwhile."""
-TROUBLE_SECONDS: Final = 30.0
-"""For how long after a failed write it is told, if none has succeeded since: nobody may be writing."""
-STALLED_SECONDS: Final = 5.0
 
 # Errors after which SQLite may have rolled the whole transaction back by itself (sqlite.org/lang_transaction.html, 3).
 _ROLLS_BACK: Final = frozenset(
@@ -147,8 +140,7 @@ class Writer:
         self._max_batch: Final = max_batch
         self._queue: Final[queue.SimpleQueue[_Item[Any] | None]] = queue.SimpleQueue()
         self._stopped: str | None = None
-        self._failed: tuple[str, float] | None = None
-        self._begun: float | None = None
+        self._trouble: Final = Trouble(path.name)
         self._closing = False
         self._guard: Final = threading.Lock()
         self._lock: Final = FileLock(path) if exclusive else None
@@ -173,12 +165,7 @@ class Writer:
     @property
     def trouble(self) -> str | None:
         """Why a write would likely fail or wait now, though the writer goes on; None while all is well. Any thread."""
-        begun, failed, now = self._begun, self._failed, time.monotonic()
-        if begun is not None and now - begun > STALLED_SECONDS:
-            return f"a write to {self.path.name} has been under way for {now - begun:.0f} s"
-        if failed is not None and now - failed[1] < TROUBLE_SECONDS:
-            return f"{self.path.name}: {failed[0]}"
-        return None
+        return str(self._trouble) or None
 
     async def run(self, job: Job[T]) -> T:
         """Run a job in the next transaction, inside a savepoint, and return its result when that is durable.
@@ -271,15 +258,13 @@ class Writer:
                 return
             batch, last = self._drain(item)
             if self._stopped is not None:
-                _fail(batch, WriterStopped(self._stopped))
+                self._fail(batch, WriterStopped(self._stopped))
             else:
-                self._begun = time.monotonic()
+                self._trouble.begin()
                 try:
                     self._write(db, batch)
-                    self._note(batch)
                 except BaseException as error:  # noqa: BLE001 - a fault of the writer itself
                     self._give_up(batch, "the writer failed", error)
-                self._begun = None
             if last:
                 return
 
@@ -295,18 +280,25 @@ class Writer:
             pass
         return batch, False
 
-    def _note(self, batch: Sequence[_Item[Any]]) -> None:
-        """Remember whether the last write failed for a reason that only time mends."""
-        failed = next((item.error for item in batch if isinstance(item.error, WriteFailed)), None)
-        self._failed = None if failed is None else (str(failed), time.monotonic())
+    def _answer(self, batch: Sequence[_Item[Any]]) -> None:
+        """Hand the outcomes over; before, note whether one of them is a failure that only time mends."""
+        self._trouble.end(next((str(item.error) for item in batch if isinstance(item.error, WriteFailed)), None))
+        _deliver(batch)
+
+    def _fail(self, batch: Sequence[_Item[Any]], error: StoreError, cause: BaseException | None = None) -> None:
+        """Give each its own exception: one instance in many tasks would grow a traceback without end."""
+        for item in batch:
+            item.error = type(error)(*error.args)
+            item.error.__cause__ = cause
+        self._answer(batch)
 
     def _write(self, db: Database, batch: list[_Item[Any]]) -> None:
         conn = db.conn
         try:
-            _require_room(self.path)
+            require_room(self.path)
             conn.execute("BEGIN IMMEDIATE")
         except Exception as error:  # noqa: BLE001 - whatever it was, nothing has begun
-            _fail(batch, WriteFailed(f"nothing was written: {_describe(error)}"), error)
+            self._fail(batch, WriteFailed(f"nothing was written: {_describe(error)}"), error)
             return
         try:
             self._step("begun")
@@ -328,7 +320,7 @@ class Writer:
             self._hooks.after_commit()
         except Exception as error:  # noqa: BLE001 - the batch is durable; only later ones are refused
             self.stop(f"the state after a commit could not be taken over: {_describe(error)}")
-        _deliver(batch)
+        self._answer(batch)
         self._step("delivered")
 
     def _run_job(self, db: Database, item: _Item[Any]) -> None:
@@ -366,24 +358,18 @@ class Writer:
             return
         if isinstance(error, LogDamaged):
             self.stop(str(error))
-            _fail(batch, WriterStopped(self._stopped), error)
+            self._fail(batch, WriterStopped(self._stopped), error)
             return
         reason = error.__cause__ if isinstance(error, PoisonedBatchError) and error.__cause__ else error
-        _fail(batch, WriteFailed(f"nothing was written: {_describe(reason)}"), reason)
+        self._fail(batch, WriteFailed(f"nothing was written: {_describe(reason)}"), reason)
 
     def _give_up(self, batch: list[_Item[Any]], what: str, error: BaseException) -> None:
         self.stop(f"{what}: {_describe(error)}")
-        _fail(batch, OutcomeUnknown(self._stopped), error)
+        self._fail(batch, OutcomeUnknown(self._stopped), error)
 
 
 class _TransactionEndedError(Exception):
     """The transaction is not what it should be, so what was written is not known."""
-
-
-def _require_room(path: Path) -> None:
-    found = os.statvfs(path.parent)
-    if found.f_bavail * found.f_frsize < RESERVE:
-        raise OSError(errno.ENOSPC, f"less than {RESERVE // 2**20} MB are free on the disk")
 
 
 def _rolled_back_by_sqlite(error: BaseException) -> bool:
@@ -401,14 +387,6 @@ def _of_the_disk(error: Exception) -> WriteFailed | None:
     failed = WriteFailed(f"nothing was written: {_describe(error)}")
     failed.__cause__ = error
     return failed
-
-
-def _fail(batch: Sequence[_Item[Any]], error: StoreError, cause: BaseException | None = None) -> None:
-    """Give each its own exception: one instance in many tasks would grow a traceback without end."""
-    for item in batch:
-        item.error = type(error)(*error.args)
-        item.error.__cause__ = cause
-    _deliver(batch)
 
 
 def _deliver(batch: Sequence[_Item[Any]]) -> None:
