@@ -1,0 +1,211 @@
+"""deploy/RUNBOOK.md: it has an entry for whatever the service may say instead of starting, and its commands are real."""
+
+import ast
+import inspect
+import re
+import shlex
+import shutil
+
+import click
+import pytest
+
+import beacon.cli
+import verifier.cli
+from beacon import permissions, settings
+from beacon.errors import PROBLEMS
+from beacon.rounds.rounds import TROUBLES
+from beacon.settings import ConfigurationError
+from beacon.store import errors
+from tests.deploy_support import DEPLOY, ROOT, RUNBOOK, anchors
+from tests.process_support import add_host, api, run, serving
+
+TEXT = RUNBOOK.read_text(encoding="utf-8")
+FLAT = " ".join(TEXT.split())
+START = "## The service does not start"
+REFUSALS = " ".join(TEXT.partition(START)[2].partition("\n## ")[0].split())
+
+# Where what stops a start is raised, and the functions there that no start calls.
+MODULES = {
+    "app.py": set(),
+    "datadir.py": {"initialise", "require_empty", "pinned_chain", "own_chain", "_chain", "_load_made"},
+    "keys/master.py": {"rotate", "_next_key", "change"},
+    "log/highwater.py": {"make"},
+    "log/log.py": {"latest", "receipt_proof"},
+    "log/reads.py": {"checkpoint_covering", "signed_note"},
+    "log/recovery.py": set(),
+    "permissions.py": set(),
+    "settings.py": set(),
+    "store/lock.py": set(),
+    "store/mark.py": set(),
+    "store/schema.py": {"require_current"},
+    "witness/configured.py": set(),
+    "witness/witnesses.py": set(),
+}
+FAMILIES = {"ConfigurationError"} | {
+    name for name, cls in vars(errors).items() if inspect.isclass(cls) and issubclass(cls, errors.StoreError)
+}
+# Messages that are made elsewhere, by what is told of them.
+ELSEWHERE = {
+    ("app.py", "run"): ["are under another master key", "If a rotation was cut off"],
+    ("permissions.py", "refuse_exposed"): ["lets others at this", "lets its group write here", "lets others write here", "and the service's user is"],
+    ("settings.py", "load_settings"): ["unknown key", "unknown variable of the environment", "not JSON; a list of chains is due", "is due", "the same name twice", "the default chain"],
+    ("store/schema.py", "refusal"): ["file is not a database", "database disk image is malformed", "unable to open database file", "database is locked"],
+    ("log/log.py", "_writer"): [],
+    ("store/mark.py", "read"): ["log.mark: Permission denied"],
+    ("store/mark.py", "write"): ["No space left on device"],
+    ("datadir.py", "followed_chains"): ["chain NAME:"],
+    ("witness/configured.py", "load_policy"): ["POLICY:"],
+    ("witness/configured.py", "_configured"): [],
+}  # fmt: skip
+LEAST = 8
+
+
+def functions(tree):
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def pieces(message):
+    """The constant parts of a message, without what is put in."""
+    if isinstance(message, ast.Constant):
+        return [str(message.value)]
+    if isinstance(message, ast.JoinedStr):
+        return [value.value for value in message.values if isinstance(value, ast.Constant)]
+    return []
+
+
+def refusals():
+    """(module, function, sentences that are constant in the message) of each refusal that a start may end with."""
+    for module, without in MODULES.items():
+        tree = ast.parse((ROOT / "beacon" / module).read_text(encoding="utf-8"))
+        for call in ast.walk(tree):
+            name = getattr(call.func, "id", None) if isinstance(call, ast.Call) else None
+            if name not in FAMILIES or not call.args:
+                continue
+            inside = [one.name for one in functions(tree) if one.lineno <= call.lineno <= one.end_lineno]
+            if not without & set(inside):
+                found = (one.strip(" .,:;()") for piece in pieces(call.args[0]) for one in re.split(r"[.;:] |`", piece))
+                yield module, inside[-1], tuple(one for one in found if len(one) >= LEAST)
+
+
+FOUND = list(refusals())
+"""Each is in the runbook by a sentence of what it says, or by what stands for it in ELSEWHERE."""
+
+
+def test_the_refusals_are_found():
+    assert len(FOUND) > 40
+    assert {module for module, _, _ in FOUND} == set(MODULES) - {"keys/master.py"}
+    for module, without in MODULES.items():
+        names = {one.name for one in functions(ast.parse((ROOT / "beacon" / module).read_text(encoding="utf-8")))}
+        assert without <= names, module
+
+
+@pytest.mark.parametrize(("module", "function", "says"), FOUND)
+def test_every_refusal_of_a_start_has_its_entry(module, function, says):
+    if says:
+        assert any(one in REFUSALS for one in says), f"{module}, {function}: {says}"
+    else:
+        assert (module, function) in ELSEWHERE, f"{module}, {function}"
+
+
+@pytest.mark.parametrize("says", sorted({says for several in ELSEWHERE.values() for says in several}))
+def test_what_is_made_elsewhere_has_its_entry_too(says):
+    assert f"{says}" in REFUSALS
+
+
+def test_every_class_of_refusal_is_named_with_its_code():
+    stops = {"AlreadyOpen", "SchemaRefused", "SchemaNewer", "CannotOpen", "DatabaseDamaged", "LogDamaged", "LogBehind"}
+    for name in stops:
+        assert f"`{getattr(errors, name).code}`" in REFUSALS, name
+    assert ConfigurationError.__name__ in vars(settings)
+    for fault in permissions.Fault:
+        assert fault is permissions.Fault.SHARED or f"`{fault}`" in REFUSALS
+
+
+def test_what_keeps_it_from_sealing_and_why_it_stops_are_there():
+    for code in (*TROUBLES, "write-failed", "outcome-unknown", "unavailable"):
+        assert code in PROBLEMS
+        assert f"`{code}`" in TEXT, code
+
+
+# --- its commands and links -------------------------------------------------------------------------------------------
+
+PROGRAMS = {"beacon": beacon.cli.main, "verifier": verifier.cli.main}
+BLOCKS = re.findall(r"(?ms)^ *```sh\n(.*?)^ *```$", TEXT)
+COMMANDS = [
+    line.strip()
+    for block in BLOCKS
+    for line in re.sub(r"\\\n *", "", block).splitlines()
+    if re.match(r" *(?:sudo -u beacon )?(?:beacon|verifier) ", line)
+]
+
+
+@pytest.mark.parametrize("line", sorted(set(COMMANDS)))
+def test_a_command_is_one_that_the_program_has(line, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(re.sub(r"^sudo -u beacon ", "", line), comments=True)
+    command = PROGRAMS[words[0]]
+    rest = words[1:]
+    while isinstance(command, click.Group):
+        command = command.get_command(click.Context(command), rest.pop(0))
+        assert command is not None, line
+    options = {option for parameter in command.params for option in parameter.opts}
+    assert {word for word in rest if word.startswith("-")} <= options, line
+    assert not [word for word in rest if word in {"|", ">", "&&"}], line
+
+
+def test_there_are_commands_to_be_held_to_it():
+    assert len(set(COMMANDS)) > 15
+
+
+def test_every_link_leads_somewhere():
+    for target in re.findall(r"\]\(([^)]+)\)", TEXT):
+        file, _, anchor = target.partition("#")
+        place = RUNBOOK if not file else DEPLOY / file
+        assert place.exists(), target
+        assert not anchor or anchor in anchors(place.read_text(encoding="utf-8")), target
+
+
+async def test_the_drill_of_the_lost_master_key_leads_to_a_service_that_seals(tmp_path):
+    """The commands of the drill, with a session open: its log goes on, a host is made anew, and it can seal."""
+    chain, data, fresh = tmp_path / "chain.json", tmp_path / "data", tmp_path / "fresh"
+    async with serving("beacon", "devnet", "--port", 0, "--period", 1, "--out", chain) as devnet:
+        for folder, origin in ((data, "localhost/x"), (fresh, "localhost/unused")):
+            words = ("--origin", origin, "--chain-file", chain, "--relay", devnet.url)
+            code, _, said = await run("beacon", "init", folder, *words)
+            assert code == 0, said
+        config = data / "beacon.toml"
+        config.write_text(re.sub(r"(?m)^port = \d+$", "port = 0", config.read_text()))
+        token = await add_host(data, "alice", "--sandbox")
+        async with serving("beacon", "serve", "--dir", data) as server, api(server, token) as host:
+            await host.ready()
+            sealed = await host.post("/v1/sessions", ONE)
+        (data / "master.key").unlink()
+        code, _, said = await run("beacon", "serve", "--dir", data)
+        assert (code, "Without this key file the service does not start" in said) == (2, True)
+        for left in (*data.glob("private.db-wal"), *data.glob("private.db-shm")):
+            left.unlink()
+        for name in ("master.key", "private.db"):
+            shutil.copy2(fresh / name, data / name)
+        token = await add_host(data, "alice", "--sandbox")
+        async with serving("beacon", "serve", "--dir", data) as server, api(server, token) as host:
+            await host.ready()
+            assert (await host.view(sealed["session"]))["session"] == sealed["session"]
+            await host.post("/v1/sessions", ONE)
+    code, _, said = await run("beacon", "log", "check", "--dir", data)
+    assert code == 0, said
+
+
+ONE = {"recipes": {"d": {"kind": "dice", "count": 1, "sides": 6}}, "profile": "live", "participants": []}
+DRILLS = (
+    "A rolled-back database", "log.db is lost", "private.db is lost", "The master key is lost", "A token is stolen",
+    "The log key is lost", "The log key is stolen", "A witness disagrees", "The disk is full", "The clock is wrong", "drand is away",
+    "A relay lies",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("drill", DRILLS)
+def test_each_disaster_has_its_symptoms_a_check_what_to_do_and_what_never(drill):
+    (body,) = re.findall(rf"(?ms)^### {re.escape(drill)}$(.*?)(?=^##)", TEXT + "\n##")
+    for part in ("**Symptoms.**", "**Check.**", "**Do.**", "**Never.**"):
+        assert part in body, part
+    assert "```sh" in body
