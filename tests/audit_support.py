@@ -12,9 +12,10 @@ from typing import Any
 
 from tests.builder import LOG_KEY, ORIGIN, QUICKNET, Story
 from verifier import merkle
+from verifier.audit.keeping import opened
 from verifier.audit.run import Audit
 from verifier.audit.sources import Source, of_address
-from verifier.audit.state import Found, opened
+from verifier.audit.state import Found
 from verifier.check import Trust
 from verifier.errors import Code, FormatError
 from verifier.note import Checkpoint, SigningKey

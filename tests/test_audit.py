@@ -30,9 +30,9 @@ from tests.builder import LOG_KEY, ORIGIN, POLICY, QUICKNET, ROUNDS, WITNESSES, 
 from verifier import merkle, whole_log
 from verifier.audit import run
 from verifier.audit.forks import Fork
+from verifier.audit.keeping import opened
 from verifier.audit.run import Audit
 from verifier.audit.sources import of_address
-from verifier.audit.state import opened
 from verifier.audit.trees import Tree
 from verifier.cli import main
 from verifier.encoding import encode_json
@@ -415,11 +415,14 @@ def test_evidence_that_shows_nothing_is_refused(good: list[bytes]) -> None:
 
 def test_the_state_of_another_log_is_refused(good: list[bytes], tmp_path: Path) -> None:
     audited(good, tmp_path)
-    with opened(tmp_path) as state:
-        state.put("origin", "log.example/another")
-        state.commit()
-    with pytest.raises(FormatError):
-        audited(good, tmp_path)
+    text = Checkpoint("log.example/another", len(good), bytes(32)).encode()
+    key = SigningKey(b"\x09" * 32, "log.example/another")
+
+    def download(url: str, limit: int) -> bytes:
+        return f"{text}\n{key.sign(text)}".encode() if "checkpoint" in url else downloading(good)(url, limit)
+
+    with opened(tmp_path) as state, pytest.raises(FormatError, match="the state is that of another log"):
+        Audit(state, replace(TRUST, log_key=None)).compare(of_address(URL, download))
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

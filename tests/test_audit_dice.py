@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from tests.audit_support import TRUST, Log, audited, honest, served, source_of
 from tests.builder import LOG_KEY, QUICKNET, at
 from verifier.audit import dice, run
+from verifier.audit.keeping import opened
 from verifier.audit.report import summary
 from verifier.audit.run import Audit
-from verifier.audit.state import opened
 from verifier.cli import main
 from verifier.merkle import leaf_hash
 from verifier.statistics import figures

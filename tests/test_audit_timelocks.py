@@ -11,8 +11,8 @@ from tests.audit_support import TRUST, Log, audited, graves, source_of
 from tests.builder import at, sealed
 from tests.test_custody import LOCKS, NUMBER, opening
 from verifier.audit import run
+from verifier.audit.keeping import opened
 from verifier.audit.run import Audit
-from verifier.audit.state import opened
 from verifier.verdict import Exit
 
 BOTH = replace(TRUST, chains={**TRUST.chains, LOCKS.chain.hash: LOCKS.chain})

@@ -17,9 +17,9 @@ from tests.test_audit import database
 from verifier import whole_log
 from verifier.audit import sources
 from verifier.audit.forks import Fork
+from verifier.audit.keeping import opened
 from verifier.audit.run import Audit
 from verifier.audit.sources import Download, of_address, of_database
-from verifier.audit.state import opened
 from verifier.errors import Code, FormatError
 from verifier.note import Signature
 from verifier.policy import Policy

@@ -21,8 +21,9 @@ from tests.witness_support import policy_of, several
 from verifier.audit import gossip
 from verifier.audit.forks import Fork
 from verifier.audit.gossip import PATIENCE, Gossip, Result, may_be_asked
+from verifier.audit.keeping import opened
 from verifier.audit.run import Audit
-from verifier.audit.state import State, opened
+from verifier.audit.state import State
 from verifier.cli import main
 from verifier.connection import Answer
 from verifier.note import Cosigner, Signature

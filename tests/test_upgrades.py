@@ -24,8 +24,8 @@ from beacon.store.witness_schema import WITNESS_SCHEMA
 from beacon.store.writer import Writer
 from tests.process_support import ROOT, run
 from tests.release_support import RELEASES
+from verifier.audit.keeping import VERSION, opened
 from verifier.audit.report import summary
-from verifier.audit.state import VERSION, opened
 from verifier.cli import main as verifier
 
 FIRST = RELEASES[0]

@@ -16,9 +16,11 @@ from verifier import fetch
 from verifier.audit import sources
 from verifier.audit.forks import Fork
 from verifier.audit.gossip import Gossip
+from verifier.audit.keeping import check as check_state
+from verifier.audit.keeping import opened
 from verifier.audit.report import Summary, summary
 from verifier.audit.run import Audit
-from verifier.audit.state import Found, State, opened
+from verifier.audit.state import Found, State
 from verifier.check import Trust
 from verifier.cli_common import (
     JSON,
@@ -158,7 +160,7 @@ def audit(
                 failed = _look(auditor, url, others, alone=alone)
             except FormatError as error:
                 say(f"not now: {error.message}", err=True)
-        shower.conclude(summary(state, trust, failed))
+        _conclude(shower, state, trust, failed, directory)
         leave(Exit.FAILED if failed is not None else auditor.exit())
 
 
@@ -199,7 +201,7 @@ def check_db(
         _show_kept(shower, state)
         auditor = Audit(state, trust, directory, jobs, _progress(file), shower.tell)
         failed = _failing(lambda: auditor.run(source))
-        shower.conclude(summary(state, trust, failed))
+        _conclude(shower, state, trust, failed, directory)
         leave(Exit.FAILED if failed is not None else auditor.exit())
 
 
@@ -233,6 +235,13 @@ def fork(file: str, log_key: VerifierKey | None, as_json: bool) -> None:
     else:
         say(text)
     leave(code)
+
+
+def _conclude(shower: Shower, state: State, trust: Trust, failed: str | None, directory: Path | None) -> None:
+    """Say what came of it; but a damaged state accuses nobody."""
+    if shower.grave or failed is not None or state.get("undecided"):
+        check_state(state, directory)
+    shower.conclude(summary(state, trust, failed))
 
 
 def _show_kept(shower: Shower, state: State) -> None:

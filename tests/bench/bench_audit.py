@@ -28,9 +28,9 @@ from beacon.rounds.network import Network
 from tests.audit_support import signed
 from tests.builder import LOG_KEY, ORIGIN
 from verifier import merkle, whole_log
+from verifier.audit.keeping import opened
 from verifier.audit.run import Audit
 from verifier.audit.sources import of_database
-from verifier.audit.state import opened
 from verifier.bls.verify import best_backend
 from verifier.check import Trust, check
 from verifier.drand import verify_round

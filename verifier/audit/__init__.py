@@ -2,6 +2,7 @@
 
 trees        the log's tiles under a checkpoint, read from the root down
 sources      where a log comes from: its tiles, or a database file
+keeping      the file in which that is, and damage, what may have become of it
 state        what is kept between two audits
 fold         what only who reads the whole log can see, entry by entry
 dice         what the dice of ended sessions showed, of each host

@@ -269,8 +269,7 @@ class Fold:
             opened = self._sessions[session]
             events = opened.new
             if opened.new[0][0] != opened.index:
-                rows = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
-                events = rows + opened.new
+                events = self._state.waiting(session) + opened.new
                 db.execute("DELETE FROM pending WHERE session = ?", [session])
             named = opened.named or Named.read(events[0][1])
             if named.lock is not None and named.lock[0] in self._chains and opening(self._state, named.lock) is None:
@@ -284,7 +283,7 @@ class Fold:
         db = self._state.db
         for lock in verified:
             for (session,) in db.execute("SELECT session FROM locks WHERE chain = ? AND round = ?", lock).fetchall():
-                rows = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
+                rows = self._state.waiting(session)
                 host = db.execute("SELECT host FROM sessions WHERE session = ?", [session]).fetchone()[0]
                 db.execute("DELETE FROM pending WHERE session = ?", [session])
                 yield job_of(self._state, self._witnessing, session, host, rows, rows[-1][0])
@@ -316,6 +315,7 @@ def job_of(
         for index, data in found.fetchall():
             entry = parse(data)
             assert isinstance(entry, entries.Round)
+            state.compare(index, data)
             rounds.append((index, data))
             stated.add((chain, number, entry.signature, entry.previous_signature or b""))
     below = "SELECT max(i) FROM newest WHERE chain = ? AND i <= ?"

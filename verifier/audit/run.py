@@ -19,7 +19,7 @@ from verifier.audit.forks import Fork
 from verifier.audit.judges import Judging, judges
 from verifier.audit.sessions import Judged, Known, Stated, judge
 from verifier.audit.sources import Source, check_signature
-from verifier.audit.state import Found, State
+from verifier.audit.state import Found, State, StateError
 from verifier.audit.witnessing import Witnessing
 from verifier.bls.verify import best_backend
 from verifier.check import Trust
@@ -124,26 +124,37 @@ class Audit:
     # --- consistency -------------------------------------------------------------------------------------------
 
     def _same_log(self, signed: SignedCheckpoint) -> None:
-        origin = self.state.get("origin")
+        kept = self.state.get("checkpoint")
+        origin = SignedCheckpoint.parse(kept).checkpoint.origin if kept is not None else self.state.get("origin")
+        if origin != self.state.get("origin"):
+            raise StateError("its checkpoint is of another log than it says")
         if origin is not None and signed.checkpoint.origin != origin:
             raise FormatError(Code.USAGE, f"the state is that of another log, {origin}")
 
     def _goes_on(self, source: Source) -> bool:
-        """Whether the log is the one that was seen before, grown. Keeps the evidence where it is not."""
+        """Whether the log is the one that was seen before, grown. Keeps the evidence where it is not.
+
+        Raises StateError where it is, and the leaves that were kept are not its own: each was authenticated.
+        """
         signed = source.signed
         self._same_log(signed)
         if not self._agree(source, rollback=True):
             return False
-        done = self.state.get("size") or 0
+        done = self._done()
         if source.tree.root_at(done) != self._own_root(done):
-            text = f"its first {done} entries are not those that were audited"
-            self.keep([Found("log", "7.2", text, None)])
-            self.state.commit()
-            return False
+            raise StateError(f"its first {done} leaves are not those that were authenticated")
         self.state.put("origin", signed.checkpoint.origin)
         self.state.put("checkpoint", signed.note.encode())
         self.state.commit()
         return True
+
+    def _done(self) -> int:
+        """How many entries were audited. Raises StateError for more than the newest checkpoint covers."""
+        done, kept = self.state.get("size") or 0, self.state.get("checkpoint")
+        most = SignedCheckpoint.parse(kept).checkpoint.size if kept is not None else 0
+        if type(done) is not int or not 0 <= done <= most:
+            raise StateError("it says that more entries were audited than its checkpoint covers")
+        return done
 
     def _agree(self, source: Source, *, rollback: bool) -> bool:
         kept = self.state.get("checkpoint")
@@ -321,7 +332,7 @@ class _Pass:
         ).fetchall()
         for (session,) in grown:
             host = db.execute("SELECT host FROM sessions WHERE session = ?", [session]).fetchone()[0]
-            own = db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
+            own = self._state.waiting(session)
             for judged in self._judging([job_of(self._state, self._audit.witnessing, session, host, own, end)]):
                 self._audit.keep(judged.found)
         self._state.put("judged", end)

@@ -75,7 +75,7 @@ class Judged:
 
 
 def judge(known: Known, job: Job) -> Judged:
-    """Judge one session. Raises nothing for what its entries hold."""
+    """Judge one session. Raises nothing for what its entries hold, StateError where they are not the session's."""
     session = job.session.hex()
     judged: list[Found] = []
     events = []

@@ -6,59 +6,21 @@ So an audit that is stopped anywhere goes on where it was, and memory does not g
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from verifier.encoding import Json
-from verifier.errors import Code, FormatError
-from verifier.merkle import HASH_BYTES
+from verifier.merkle import HASH_BYTES, leaf_hash
 from verifier.tiles import TILE_WIDTH
 
-APPLICATION_ID: Final = 0x66626175
-VERSION: Final = 2
-"""Of the schema: the file's user_version, one more with each change. One that is higher is a newer verifier's."""
-FILE: Final = "audit.db"
 MAX_KEPT: Final = 100_000
 """Findings that are kept; the rest is counted."""
 
-_SCHEMA: Final = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE leaves (tile INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
-CREATE TABLE chains (chain BLOB PRIMARY KEY, info TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE stated (
-    chain BLOB, round INTEGER, signature BLOB, previous BLOB NOT NULL, error TEXT,
-    PRIMARY KEY (chain, round, signature, previous)
-) WITHOUT ROWID;
-CREATE TABLE rounds (
-    chain BLOB, round INTEGER, i INTEGER, entry BLOB NOT NULL, PRIMARY KEY (chain, round, i)
-) WITHOUT ROWID;
-CREATE TABLE newest (chain BLOB, i INTEGER, round INTEGER NOT NULL, PRIMARY KEY (chain, i)) WITHOUT ROWID;
-CREATE TABLE sessions (
-    session BLOB PRIMARY KEY, i INTEGER NOT NULL, host TEXT NOT NULL, label TEXT NOT NULL, overdue INTEGER NOT NULL,
-    ended TEXT
-) WITHOUT ROWID;
-CREATE INDEX open_sessions ON sessions (i) WHERE ended IS NULL;
-CREATE TABLE pending (session BLOB, i INTEGER, entry BLOB NOT NULL, PRIMARY KEY (session, i)) WITHOUT ROWID;
-CREATE TABLE locks (chain BLOB, round INTEGER, session BLOB, PRIMARY KEY (chain, round, session)) WITHOUT ROWID;
-CREATE TABLE used (value BLOB PRIMARY KEY, session BLOB NOT NULL, i INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE hosts (host TEXT PRIMARY KEY, account TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE labels (host TEXT, label TEXT, session BLOB NOT NULL, PRIMARY KEY (host, label)) WITHOUT ROWID;
-CREATE TABLE findings (
-    number INTEGER PRIMARY KEY, grave INTEGER NOT NULL, claim TEXT NOT NULL, rule TEXT NOT NULL, i INTEGER NOT NULL,
-    text TEXT NOT NULL, session TEXT, host TEXT, UNIQUE (claim, rule, i, text)
-);
-CREATE TABLE dice (
-    host TEXT, sandbox INTEGER, counts TEXT NOT NULL, PRIMARY KEY (host, sandbox)
-) WITHOUT ROWID;
-CREATE TABLE cosigned (
-    size INTEGER, witness TEXT, type INTEGER NOT NULL, time INTEGER NOT NULL, PRIMARY KEY (size, witness)
-) WITHOUT ROWID;
-"""
+
+class StateError(Exception):
+    """What a state holds does not fit to itself, or to what it authenticated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +85,20 @@ class State:
             for at in range(0, HASH_BYTES * min(TILE_WIDTH, size - first), HASH_BYTES):
                 yield data[at : at + HASH_BYTES]
 
+    def waiting(self, session: bytes) -> list[tuple[int, bytes]]:
+        """The (index, entry) pairs of a session that wait for its end. Raises StateError if one is not the log's."""
+        rows = self.db.execute("SELECT i, entry FROM pending WHERE session = ? ORDER BY i", [session]).fetchall()
+        for index, entry in rows:
+            self.compare(index, entry)
+        return rows
+
+    def compare(self, index: int, entry: bytes) -> None:
+        """Raises StateError for an entry that was kept, if it is not the one whose hash was authenticated."""
+        tile, place = divmod(index, TILE_WIDTH)
+        leaf = self._leaves(tile)[place * HASH_BYTES : (place + 1) * HASH_BYTES]
+        if leaf and leaf != leaf_hash(entry):
+            raise StateError(f"the entry {index} is not that of the log")
+
     def _leaves(self, tile: int) -> bytes:
         row = self.db.execute("SELECT hashes FROM leaves WHERE tile = ?", [tile]).fetchone()
         return b"" if row is None else bytes(row[0])
@@ -152,55 +128,3 @@ class State:
     def grave(self) -> int:
         """How many findings make the audit fail."""
         return int(self.db.execute("SELECT count(*) FROM findings WHERE grave").fetchone()[0])
-
-
-@contextmanager
-def opened(directory: Path | None) -> Iterator[State]:
-    """The state in a directory, which is made; without one a state of this audit alone, in a temporary file.
-
-    Raises FormatError(USAGE) where it cannot be, is in use, or is none.
-    """
-    try:
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
-        where = "" if directory is None else str(directory / FILE)
-        with closing(sqlite3.connect(where, isolation_level=None, timeout=1, cached_statements=256)) as db:
-            _prepare(db, where)
-            yield State(db)
-    except (sqlite3.Error, UnicodeDecodeError, OSError) as error:
-        raise FormatError(
-            Code.USAGE, f"cannot keep the audit's state in {directory or 'a temporary file'}: {error}"
-        ) from error
-
-
-def _prepare(db: sqlite3.Connection, where: str) -> None:
-    db.execute("PRAGMA synchronous = NORMAL" if where else "PRAGMA synchronous = OFF")
-    kind = db.execute("PRAGMA application_id").fetchone()[0]
-    if kind == APPLICATION_ID:
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version > VERSION:
-            raise FormatError(
-                Code.USAGE,
-                f"{where} was written by a newer version of this program (its schema is {version}, this program's "
-                f"{VERSION}): run that version, or begin another state",
-            )
-        if version < VERSION:
-            _upgrade(db)
-        return
-    if kind or db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        raise FormatError(Code.USAGE, f"{where} is another program's database")
-    made = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-    db.executescript(f"BEGIN; {_SCHEMA} {made} COMMIT")
-
-
-def _upgrade(db: sqlite3.Connection) -> None:
-    """Bring an older state up to date. What it has judged is not looked at again: what version 0 did not count, dice
-    and proven sessions, is counted from here on.
-    """
-    missing = re.sub("^CREATE (TABLE|INDEX)", r"CREATE \1 IF NOT EXISTS", _SCHEMA, flags=re.MULTILINE)
-    counted = (
-        "INSERT OR IGNORE INTO meta SELECT 'dice_from', value FROM meta "
-        "WHERE name = 'size' AND (SELECT user_version FROM pragma_user_version) = 0;"
-    )
-    proven = "UPDATE meta SET value = json_insert(value, '$.proven', 0) WHERE name = 'totals';"
-    db.executescript(f"BEGIN IMMEDIATE; {missing} {counted} {proven} PRAGMA user_version = {VERSION}; COMMIT")
