@@ -241,6 +241,41 @@ async def test_an_answer_that_was_lost_is_asked_for_again(silent, log, tmp_path)
             assert results[Result.CONFLICT] == 1
 
 
+@pytest.mark.parametrize("since", [0, 1, 30])
+async def test_a_witness_that_never_says_where_it_is_is_found_after_a_restart(since, log, tmp_path):
+    """It cosigned, the answer was lost, and the log started anew; its 409 is empty. So many checkpoints came since."""
+    lost, guesses = [], []
+    async with several(tmp_path, Clock(), SIGNER.vkey, 1) as [(made, _)]:
+
+        async def loses(request):
+            body = await request.read()
+            guesses.append(AddCheckpoint.parse(body).old)
+            reply = await made.add_checkpoint(body)
+            if reply.status == 200 and lost == [False]:
+                lost[:] = [True]
+                request.transport.close()
+            body = b"" if reply.status == 409 else reply.body.encode()
+            return web.Response(status=reply.status, body=body, headers={"Content-Type": reply.content_type})
+
+        async with answering(loses) as url:
+            async with asking(log, Clock(), policy_of(url)) as asked:
+                await grow(log, "before")
+                assert await asked.covered(log.latest().size - 1, 20)
+            await grow(log, "a")
+            lost.append(False)
+            async with asking(log, Clock(), policy_of(url)):
+                assert lost == [True]
+            for number in range(since):
+                await grow(log, f"b{number}")
+            guesses.clear()
+            async with asking(log, Clock(), policy_of(url)) as asked:
+                await grow(log, "c")
+                assert await asked.covered(log.latest().size - 1, 20)
+                standing = asked.report()[0].standing
+                assert (standing.forked, standing.failures_in_a_row) == (False, 0)
+    assert 0 not in guesses
+
+
 async def test_checkpoints_that_others_brought_it_are_no_trouble(log, tmp_path):
     """Whoever has a checkpoint may give it to a witness, so it may be further than the log knows."""
     async with (

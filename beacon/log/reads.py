@@ -120,6 +120,12 @@ def signed_note(db: Database, size: int) -> str:
     return note
 
 
+def checkpoint_sizes(db: Database, above: int, below: int, limit: int) -> list[int]:
+    """The sizes of checkpoints between two sizes, neither included, the newest first: so many at most."""
+    query = "SELECT size FROM checkpoints WHERE size > ? AND size < ? ORDER BY size DESC LIMIT ?"
+    return [size for (size,) in db.conn.execute(query, (above, below, limit))]
+
+
 def checkpoint_covering(db: Database, index: int) -> SignedCheckpoint:
     """Give the first checkpoint that covers an entry of the log. Raises LogDamaged."""
     row = db.conn.execute(
