@@ -341,6 +341,19 @@ async def test_a_machine_that_verifies_slowly_is_not_taken_for_one_with_a_slow_c
     assert not {"clock-behind", "chain-without-rounds", "relay-lies"} & {one.code for one in findings}
 
 
+async def test_whoever_may_not_read_the_files_is_told_to_be_their_owner(template, tmp_path, monkeypatch):
+    async with world(template, tmp_path) as made:
+        made.machine = replace(made.machine, uid=lambda: OTHER, disk=lambda _: Disk(50_000 * MIB, None, read_only=True))
+        content("master.key", b"00\n")(made)
+        access = os.access
+        monkeypatch.setattr(os, "access", lambda path, mode: Path(path).suffix != ".key" and access(path, mode))
+        findings = {one.code: one for one in await made.examine()}
+    for code in ("user-other", "master-key-unusable"):
+        assert findings[code].fix.startswith("runuser -u ")
+        assert f"beacon doctor --dir {made.path}" in findings[code].fix
+    assert "disk-read-only" not in findings
+
+
 async def test_a_witness_is_never_brought_further_than_it_was(template, tmp_path):
     async with world(template, tmp_path) as made:
         await made.append(2)

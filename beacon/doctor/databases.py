@@ -5,6 +5,7 @@ Each question sees one moment of a database that may be growing.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,9 +21,10 @@ from beacon.doctor.finding import Finding, fine, found
 from beacon.log.highwater import compare
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.recovery import recover
+from beacon.permissions import user_name
 from beacon.sessions.custody import CHECK, MasterCipher
 from beacon.settings import ConfigurationError, Settings, read_key
-from beacon.store.errors import DatabaseDamaged, LogBehind, StoreError
+from beacon.store.errors import DatabaseDamaged, LogBehind, SchemaRefused, StoreError
 from beacon.store.log_schema import LOG_SCHEMA
 from beacon.store.private import KeptSeed
 from beacon.store.private_schema import PRIVATE_SCHEMA
@@ -99,7 +101,7 @@ def _log(settings: Settings, vkey: VerifierKey, clock: Clock) -> Iterator[Findin
         yield found("log-damaged", path, of_error(error), fix)
         return
     except StoreError as error:
-        yield found("database-unusable", path, of_error(error), _restore(path))
+        yield found("database-unusable", path, of_error(error).removeprefix(f"{path}: "), _restore(path))
         return
     if (ahead := checkpoint.time - clock.now()) > AHEAD_MS:
         says = f"its newest entry is {ahead / 1000:.0f} s ahead of this machine's clock, and none can be earlier"
@@ -146,7 +148,7 @@ def _private(settings: Settings) -> Iterator[Finding]:
     try:
         row = moment(database, lambda db: db.execute(query, [CHECK]).fetchone())
     except StoreError as error:
-        yield found("database-unusable", database, of_error(error), _restore(database))
+        yield found("database-unusable", database, of_error(error).removeprefix(f"{database}: "), _restore(database))
         return
     if key is None:
         return
@@ -162,14 +164,19 @@ def _unusable(path: Path, schema: Schema) -> Finding | None:
     """Why a database is not one that this version can open, None if it is."""
     try:
         moment(path, schema.check_kind)
-    except StoreError as error:
-        fix = f"{_restore(path)}; one of a newer version: install that version again"
+    except SchemaRefused as error:
+        fix = f"install the version that wrote {path.name} again, or {_restore(path)}"
         return found("database-unusable", path, of_error(error), fix)
+    except StoreError as error:
+        return found("database-unusable", path, of_error(error).removeprefix(f"{path}: "), _restore(path))
     return None
 
 
 def _restore(path: Path) -> str:
-    return f"restore {path} from its backup (mode 0600)" if path.suffix == ".key" else f"restore {path} from its backup"
+    if not os.access(path, os.R_OK):
+        owner = user_name(path.stat().st_uid)
+        return f"runuser -u {owner} -- beacon doctor --dir {quote(str(path.parent))} (this user cannot read it)"
+    return f"restore {path} from its backup{' (mode 0600)' if path.suffix == '.key' else ''}"
 
 
 def _about(error: ConfigurationError, path: Path) -> str:

@@ -40,7 +40,7 @@ def _access(path: Path, settings: Settings, machine: Machine) -> Iterator[Findin
     owner = settings.data_dir.stat().st_uid
     if owner != machine.uid():
         name = user_name(owner)
-        fix = f"runuser -u {name} -- beacon serve --dir {quote(str(settings.data_dir))}"
+        fix = f"runuser -u {name} -- beacon doctor --dir {quote(str(settings.data_dir))}"
         yield found("user-other", settings.data_dir, f"is {name}'s, and this is {user_name(machine.uid())}", fix)
     reached = list(exposed(settings, owner, config_file(path)))
     yield from (found(str(one.fault), one.path, one.says, one.fix) for one in reached)
@@ -50,7 +50,7 @@ def _access(path: Path, settings: Settings, machine: Machine) -> Iterator[Findin
 
 def _disk(settings: Settings, machine: Machine) -> Iterator[Finding]:
     place, disk = settings.data_dir, machine.disk(settings.data_dir)
-    if disk.read_only:
+    if disk.read_only and place.stat().st_uid == machine.uid():
         yield found(
             "disk-read-only",
             place,
