@@ -14,6 +14,7 @@ PROGRAM = r"(?:beacon|verifier)"
 SPAN = re.compile(rf"`({PROGRAM} [^`]+)`")
 LINE = re.compile(rf"^\s*(?:\$ |exec |ExecStart=(?:/\S+/)?)?({PROGRAM} [^|;&<>\n]*)", re.MULTILINE)
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+HELP = {"-h", "--help"}
 SKIPPED = {".venv", "node_modules", "fixtures", ".git"}
 
 
@@ -53,7 +54,7 @@ def fault(line):
         command, context = inner, click.Context(inner, parent=context)
         if name.endswith(","):
             return None
-    options = {option for one in command.get_params(context) for option in (*one.opts, *one.secondary_opts)}
+    options = {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | HELP
     for word in waiting:
         option = word.partition("=")[0].rstrip(",.:;)")
         if re.fullmatch(r"--?[a-z][a-z-]*", option) and option not in options:
