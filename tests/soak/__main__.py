@@ -35,9 +35,13 @@ def say(text):
 @click.option("--minutes", default=10.0, show_default=True, type=click.FloatRange(0.3, 60), help="Of traffic.")
 @click.option("--hosts", default=50, show_default=True, type=click.IntRange(1, 500), help="Hosts that write at once.")
 @click.option("--seed", type=int, help="What the hosts do and what fails when; printed, so that it can be repeated.")
+@click.option(
+    "--restart-every", "every", default=20.0, show_default=True, metavar="SECONDS", type=click.FloatRange(1),
+    help="How long the service runs, about, before it is ended once more.",
+)  # fmt: skip
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), help="A new folder for data, logs, audits.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object.")
-def main(minutes, hosts, seed, keep, as_json):
+def main(minutes, hosts, seed, every, keep, as_json):
     """Run the real service under mixed traffic while it is killed, and while relays and witnesses fail and lie.
 
     Everything runs on loopback, and ends by itself: some minutes after the traffic, in which time passes faster until
@@ -48,14 +52,14 @@ def main(minutes, hosts, seed, keep, as_json):
     say(f"seed {seed}: {hosts} hosts, {minutes:g} minutes")
     with tempfile.TemporaryDirectory(prefix="beacon-soak-") if keep is None else nullcontext(keep) as folder:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        results = asyncio.run(Soak(Path(folder), minutes * 60, hosts, seed).run())
+        results = asyncio.run(Soak(Path(folder), minutes * 60, hosts, seed, every).run())
     click.echo(json.dumps(results, indent=2) if as_json else "\n".join(table(results)))
     sys.exit(1 if results["failures"] else 0)
 
 
 class Soak:
-    def __init__(self, folder, seconds, hosts, seed):
-        self.seconds, self.seed = seconds, seed
+    def __init__(self, folder, seconds, hosts, seed, every):
+        self.seconds, self.seed, self.every = seconds, seed, every
         self.names = [f"host-{number:02}" for number in range(hosts)]
         self.ledger = Ledger(seed)
         self.world = World(folder, self.ledger)
@@ -97,7 +101,7 @@ class Soak:
         watching = Host(self.world, self.ledger, self.names[0], f"{self.seed}/reader", self.tasks, None)
         watchers = Watchers(self.world, self.ledger, self.seed, watching)
         hosts = [Host(self.world, self.ledger, name, self.seed, self.tasks, watchers.watch) for name in self.names]
-        trouble = Trouble(self.world, self.ledger, self.seed, self.seconds)
+        trouble = Trouble(self.world, self.ledger, self.seed, self.seconds, self.every)
         stop = asyncio.Event()
         for one in (watchers.transport, *(part for host in (watching, *hosts) for part in (host.beacon, host.nobody))):
             await connected.enter_async_context(one)

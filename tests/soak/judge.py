@@ -149,7 +149,8 @@ class Judge:
         if code != 0 or self.results["log check"]["findings"]:
             self.ledger.fail(f"beacon log check: exit {code}: {output[-500:]}{errors[-500:]}")
         done = await run("verifier", "check-db", self.world.data / "log.db", *self.trusted, "--json")
-        self._lines("verifier check-db", done)
+        *_, told = self._lines("verifier check-db", done)
+        self.results["sessions whose order the witnesses prove"] = told["proven"]
         whole = Whole(self.world.data / "log.db")
         self.results["entries"] = len(whole.entries)
         self._entries(whole)

@@ -35,9 +35,12 @@ class Event:
     seconds: float
 
 
-def restarts(seed, seconds):
-    """For ever: (seconds for which the service runs, the signal that ends it). The first is a kill -9, early."""
-    rng, every = random.Random(f"{seed}/restarts"), max(8.0, min(20.0, seconds / 4))
+def restarts(seed, every):
+    """For ever: (seconds for which the service runs, the signal that ends it). The first is a kill -9, early.
+
+    every: seconds that it runs on the average.
+    """
+    rng = random.Random(f"{seed}/restarts")
     yield rng.uniform(0.5, 0.9) * every, signal.SIGKILL
     while True:
         yield rng.uniform(0.5, 1.5) * every, signal.SIGKILL if rng.random() < 0.75 else signal.SIGTERM
@@ -70,9 +73,10 @@ def _failures(rng, begin, end, kind, targets, modes, every, lasting):
 class Trouble:
     """Carries a timetable out for so many seconds, then puts everything right."""
 
-    def __init__(self, world, ledger, seed, seconds):
+    def __init__(self, world, ledger, seed, seconds, every):
+        """seconds: of trouble; every: how long the service runs, about, before it is ended."""
         self.world, self.ledger, self.seconds = world, ledger, seconds
-        self.events, self.restarts = timetable(seed, seconds), restarts(seed, seconds)
+        self.events, self.restarts = timetable(seed, seconds), restarts(seed, min(every, seconds / 3))
         self._lasting = set()
 
     async def run(self):
