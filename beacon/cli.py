@@ -37,6 +37,7 @@ ELSEWHERE: Final = {
     "doctor": "beacon.cli_doctor",
     "hosts": "beacon.cli_hosts",
     "keys": "beacon.cli_keys",
+    "lost": "beacon.cli_lost",
     "rounds": "beacon.cli_rounds",
     "witness": "beacon.cli_witness",
 }

@@ -177,7 +177,9 @@ async def running(folder, clock, *, witnesses=WITNESSES, quicknet=False):
         urls = await stack.enter_async_context(witnesses_of(folder, clock, witnesses))
         point(folder, relays, dict.fromkeys(WITNESSES, DEAD) | urls)
         app = create_app(load_settings(folder / "data"), clock, monotonic=clock.now)
-        client = await stack.enter_async_context(TestClient(TestServer(app)))
+        server = TestServer(app)
+        await server.start_server()
+        client = await stack.enter_async_context(TestClient(server))
         world = World(folder, clock, network, devnet, client)
         await until(world._fresh)
         yield world

@@ -200,11 +200,11 @@ def _encrypted(kept: KeptSeed) -> Encrypted:
 
 
 def _each(db: Database, table: str, column: str, change: Change, prefix: str = "") -> int:
-    """Change every text of a table, in the order of its key. Gives how many."""
+    """Change every text of a table, in the order of its key; lost ones are empty, and stay so. Gives how many."""
     nonce, text = f"{prefix}nonce", f"{prefix}ciphertext"
     query = (
         f"SELECT {column}, {nonce}, {text} FROM {table} "  # noqa: S608 - names of ours
-        f"WHERE {text} IS NOT NULL AND (?1 IS NULL OR {column} > ?1) ORDER BY {column} LIMIT {ROWS_AT_ONCE}"
+        f"WHERE length({text}) > 0 AND (?1 IS NULL OR {column} > ?1) ORDER BY {column} LIMIT {ROWS_AT_ONCE}"
     )
     update = f"UPDATE {table} SET {nonce} = ?, {text} = ? WHERE {column} = ?"  # noqa: S608
     last, count = None, 0
