@@ -92,6 +92,15 @@ async def test_the_commands_say_so_in_a_line(name, command, folder):
     assert "Traceback" not in errors
 
 
+async def test_a_log_that_is_to_be_brought_up_to_date_is_not_called_damaged(folder):
+    code, output, errors = await run("beacon", "log", "check", "--dir", folder / "data")
+    assert (code, output) == (1, "")
+    assert "made by an older version of this program" in errors
+    Writer(folder / "data" / "log.db", LOG_SCHEMA).close()
+    code, output, errors = await run("beacon", "log", "check", "--dir", folder / "data")
+    assert code == 0, output + errors
+
+
 def test_an_auditors_state_of_a_newer_version_is_refused(folder):
     with closing(sqlite3.connect(folder / "audit" / "audit.db")) as db:
         db.execute("PRAGMA user_version = 99")
