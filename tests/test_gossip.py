@@ -23,9 +23,11 @@ from verifier.audit.forks import Fork
 from verifier.audit.gossip import PATIENCE, Gossip, Result, may_be_asked
 from verifier.audit.keeping import opened
 from verifier.audit.run import Audit
+from verifier.audit.sources import Source
 from verifier.audit.state import State
 from verifier.cli import main
 from verifier.connection import Answer
+from verifier.errors import Code, FormatError
 from verifier.note import Cosigner, Signature
 from verifier.policy import Policy
 from verifier.verdict import Exit
@@ -61,9 +63,14 @@ class Pretending:
 
 @contextmanager
 def audited(
-    log: Log, witnesses: dict[str, Pretending], directory: Path | None = None, *, later: Log | None = None
+    log: Log, witnesses: dict[str, Pretending], directory: Path | None = None, *, later: Log | Exception | None = None
 ) -> Iterator[tuple[State, Audit, Gossip]]:
     """A log that was audited, ready to gossip with these witnesses; `later` is what it shows when it is asked again."""
+
+    def again() -> Source:
+        if isinstance(later, Exception):
+            raise later
+        return source_of((later or log).leaves)
 
     def ask(url: str, post: bytes | None, seconds: float) -> Answer:
         assert 0 < seconds <= gossip.SECONDS
@@ -76,7 +83,7 @@ def audited(
         audit = Audit(state, WITNESSED, directory)
         source = source_of(log.leaves)
         assert audit.run(source)
-        yield state, audit, Gossip(audit, source, lambda: source_of((later or log).leaves), ask)
+        yield state, audit, Gossip(audit, source, again, ask)
 
 
 def cut(log: Log, size: int) -> Log:
@@ -154,6 +161,27 @@ def test_what_is_kept_back_for_more_than_a_day_is_a_finding(tmp_path: Path) -> N
             asked.now = lambda passed=passed: 1_000_000 + passed
             assert asked.run()["w1"] is Result.AHEAD
             assert audit.exit() == code
+
+
+GONE = FormatError(Code.USAGE, "the service does not answer")
+
+
+@pytest.mark.parametrize("grown", [True, False])
+def test_a_log_that_grew_or_is_down_when_it_is_looked_at_again_is_no_note(grown: bool, tmp_path: Path) -> None:
+    """A witness may see a checkpoint between the audit and the question; and what a log that is down shows, nobody knows."""
+    log = honest(2)
+    size, here = len(log.leaves), cut(log, len(log.leaves) - 3)
+    said = Pretending(None, [Answer(409, f"{size}\n".encode(), {})])
+    with audited(here, {"w1": said, "w2": Pretending(cosigned(log, "w2"))}, tmp_path, later=log if grown else GONE) as (
+        state, audit, asked,
+    ):  # fmt: skip
+        asked.now = lambda: 1_000_000
+        assert asked.run()["w1"] is Result.AHEAD
+        assert (audit.exit(), list(state.found())) == (Exit.FAIR, [])
+    with audited(here, {"w2": Pretending(cosigned(log, "w2"))}, tmp_path, later=GONE) as (state, audit, asked):
+        asked.now = lambda: 1_000_001 + PATIENCE
+        asked.run()
+        assert audit.exit() == (Exit.FAIR if grown else Exit.FAILED), "a log that is always down then keeps it back"
 
 
 FALSE_LINE = Signature(WITNESSES["w1"].vkey.name, WITNESSES["w1"].vkey.key_id, b"\x01" * 72).encode().encode()

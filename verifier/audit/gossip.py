@@ -78,6 +78,7 @@ class Gossip:
     results: dict[str, Result] = field(default_factory=dict)
     _ends: float = 0.0
     _ahead: dict[str, SignedCheckpoint] = field(default_factory=dict)
+    _said: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> dict[str, Result]:
         """Ask every witness that has an address, keep what comes of it, and commit. Raises nothing for what they do."""
@@ -94,7 +95,9 @@ class Gossip:
                 self.results[name] = self._witness(name, url.rstrip("/"))
             except UNREACHABLE:
                 self.results[name] = Result.UNREACHABLE
-        self._judge_ahead()
+        source = self._again() if self._ahead or self._said else None
+        self._judge_said(source)
+        self._judge_ahead(source)
         told: Json = {name: result.value for name, result in self.results.items()}
         self.audit.state.put("gossip", told)
         self.audit.state.commit()
@@ -146,8 +149,7 @@ class Gossip:
         if answer.status == 409:
             size = _size(answer.body)
             if size is not None and size > self.source.tree.size:
-                text = f"the witness {name} says that it has seen {size} entries; the log shows {self.source.tree.size}"
-                self.audit.keep([Found("log", "7.2", text, grave=False)])
+                self._said[name] = size
                 return Result.AHEAD
             if size is None or size == old:
                 return None
@@ -185,10 +187,19 @@ class Gossip:
 
     # --- checkpoints larger than what the log shows ------------------------------------------------------------
 
-    def _judge_ahead(self) -> None:
+    def _judge_said(self, source: Source | None) -> None:
+        """What a witness only says it has seen: a note where the log, looked at again, does not show so much.
+
+        source: the log as it is now; None where it cannot be read, and then nobody knows what it shows.
+        """
+        for name, size in self._said.items():
+            if source is not None and source.tree.size < size:
+                text = f"the witness {name} says that it has seen {size} entries; the log shows {source.tree.size}"
+                self.audit.keep([Found("log", "7.2", text, grave=False)])
+
+    def _judge_ahead(self, source: Source | None) -> None:
         """A log publishes a checkpoint before a witness sees it: look again, then wait, then it is a finding."""
         first = dict(self.audit.state.get("ahead") or {})
-        source = self._again() if self._ahead else None
         kept: dict[str, Json] = {}
         for name, shown in self._ahead.items():
             size = shown.checkpoint.size
@@ -199,7 +210,10 @@ class Gossip:
             since = first.get(name, int(self.now()))
             kept[name] = since
             withheld = self.now() - since > PATIENCE
-            text = f"the witness {name} has the log's checkpoint of {size} entries; it shows {self.source.tree.size}"
+            if source is None and not withheld:
+                continue
+            least = (source or self.source).tree.size
+            text = f"the witness {name} has the log's checkpoint of {size} entries; it shows {least}"
             text += ", for more than a day" * withheld
             self.audit.keep([Found("log", "7.2", text, grave=withheld)])
         self.audit.state.put("ahead", kept)
