@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -697,4 +699,19 @@ async def test_an_unsure_clock_is_said_once_however_many_deadlines_wait(running)
         await running.keeper.tick()
         running.clock.advance(600)
         await running.keeper.tick()
+    assert {state.name for state in running.book.all_open()} == {"closed"}
+
+
+async def test_a_disk_that_takes_nothing_is_said_once_however_many_deadlines_wait(running, monkeypatch):
+    for _ in range(5):
+        await running.seal(close_at=running.clock.now() + 100, min_contributions=0)
+    running.clock.advance(200)
+    with monkeypatch.context() as full, capture_logs() as lines:
+        full.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
+        for _ in range(4):
+            await running.keeper.tick()
+            running.clock.advance(600)
+    assert [(line["event"], line["log_level"]) for line in lines] == [("deadlines wait", "warning")]
+    assert lines[0]["reason"].startswith("write-failed: nothing was written: ")
+    await running.keeper.tick()
     assert {state.name for state in running.book.all_open()} == {"closed"}

@@ -227,7 +227,7 @@ class Keeper:
             self._wait(chain, f"{error.code}: {error.detail}")
             done = False
         except StoreError as error:
-            _log.error("a deadline could not be kept", session=session.hex(), reason=str(error))
+            self._wait(chain, f"{error.code}: {error}")
             done = False
         except Exception:  # noqa: BLE001 - one session must not stop the others
             _log.exception("a deadline could not be kept", session=session.hex())

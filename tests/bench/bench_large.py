@@ -16,23 +16,31 @@ import sys
 import tempfile
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 
 from beacon.clock import ShiftedClock, SystemClock
+from beacon.datadir import log_signer
+from beacon.log import wire
+from beacon.log.log import Log
+from beacon.sessions.book import Book
+from beacon.settings import load_settings
 from beacon.store.schema import open_readonly
 from tests.bench.bench_http import processor_seconds
 from tests.large_log import fill, host_of
 from tests.lying_relay import LyingRelay
 from tests.process_support import add_host, api, make_data, serving
 from tests.round_support import QUICKNET, FakeClock
+from verifier import entries
 from verifier.tiles import tile_path
 
 SMALL = 1_000
 BUSY = host_of(1)
 STARTS = 5
 SLICES = 8
+TURNS, APPENDS, AT_ONCE = 3, 2_048, 32
 SEAL = {
     "recipes": {"turn": {"kind": "dice", "count": 2, "sides": 6}},
     "participants": [{"id": "white"}, {"id": "black"}],
@@ -123,6 +131,41 @@ class Loaded:
         return self.entries / self.wall
 
 
+async def appended(folder):
+    """CPU time of an entry in the log alone, us: of seals, which write most, and of contributions. Many at once.
+
+    The log's time stands still meanwhile.
+    """
+    settings, book = load_settings(folder), Book()
+    log = Log.open(settings.log_db, log_signer(settings), FakeClock(0), [book], mark=settings.log_mark)
+    model = book.all_open()[0].seal
+    spent = {"seal": 0.0, "contribution": 0.0}
+
+    async def timed(kind, builds):
+        used = time.process_time()
+        found = []
+        for first in range(0, len(builds), AT_ONCE):
+            found += await asyncio.gather(*(log.append(build) for build in builds[first : first + AT_ONCE]))
+        spent[kind] += 1e6 * (time.process_time() - used) / len(builds)
+        return [entry.leaf_hash for (entry,) in found]
+
+    def seal(number):
+        def build(at):
+            sequence, label = book.next_sequence(BUSY), f"{time.time()}.{number}"
+            who = {"host": BUSY, "host_seq": sequence, "label": label, "commitment": os.urandom(32)}
+            return [wire.encode(replace(model, time=at, **who))]
+
+        return build
+
+    def contribution(session):
+        return lambda at: [wire.encode(entries.Contribution(at, session, "white", b"7"))]
+
+    sessions = await timed("seal", [seal(number) for number in range(APPENDS)])
+    await timed("contribution", [contribution(session) for session in sessions])
+    log.close()
+    return spent
+
+
 async def read(server, host, paths):
     """The median of the answer's time of each path, ms."""
     found = {}
@@ -207,6 +250,7 @@ async def main(folder, sessions, connections, seconds):
         offset = QUICKNET.time(72_752) - SystemClock().now()
         relay.clock = ShiftedClock(offset)
         found = await compare(folders, connections, seconds, offset)
+    alone = [[await appended(path) for path in folders] for _ in range(TURNS)]
     row = lambda name, one, other, unit, digits=2: print(  # noqa: E731
         f"{name:<34}{one:>12,.{digits}f}{other:>14,.{digits}f} {unit:<4}{other / one:>8.2f}"
     )
@@ -217,7 +261,10 @@ async def main(folder, sessions, connections, seconds):
     row("memory after the start", begun[small][False][2], begun[large][False][2], "MB", 0)
     (one, times, held), (other, large_times, large_held) = found[small], found[large]
     row("... after the load", held[1], large_held[1], "MB", 0)
-    row("an entry, of CPU time", one.cost, other.cost, "us", 0)
+    row("an entry over HTTP, of CPU time", one.cost, other.cost, "us", 0)
+    for kind in ("seal", "contribution"):
+        costs = [statistics.median(turn[place][kind] for turn in alone) for place in range(len(folders))]
+        row(f"... in the log alone, a {kind}", *costs, "us", 0)
     row("entries a second", one.rate, other.rate, "/s", 0)
     for name in times:
         row(name, times[name], large_times[name], "ms", 1)
