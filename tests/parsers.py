@@ -160,7 +160,14 @@ LOCKS = tuple(
     for one in read_json("drand-tlock.json")["tlock"]
     if one["chain_hash"] == FASTNET.hash.hex()
 )
-SETTINGS = b'origin = "o.example"\n[listen]\nport = 0\ntrusted_proxies = "127.0.0.1"\n[[chains]]\nname = "quicknet"\nrelays = ["https://api.drand.sh"]\n'
+SETTINGS = b"""origin = "o.example"
+[listen]
+port = 0
+trusted_proxies = "127.0.0.1"
+[[chains]]
+name = "quicknet"
+relays = ["https://api.drand.sh"]
+"""
 
 
 def bodies():
@@ -171,10 +178,14 @@ def bodies():
             yield operation.body, compact(content["example"])
 
 
-# fmt: off
 PARSERS = {
     **{
-        f"text: {name}": Parser((name_of(parse),), of_text(parse), tuple(map(bytes_of, examples)), lambda value, encode=encode: bytes_of(encode(value)))
+        f"text: {name}": Parser(
+            (name_of(parse),),
+            of_text(parse),
+            tuple(map(bytes_of, examples)),
+            lambda value, encode=encode: bytes_of(encode(value)),
+        )
         for name, (parse, encode, examples) in TEXT_PARSERS.items()
     },
     **{
@@ -184,11 +195,23 @@ PARSERS = {
     "document": Parser(
         (name_of(parse_document_json),), parse_document_json, (b'{"a" : [1, "\\n", {}]}',), encode_json, exact=False
     ),
-    "record": Parser((name_of(parse_record_json),), parse_record_json, (b'["\\u0000", -1]', b"null"), lambda v: encode_json([v])[1:-1], exact=False),
+    "record": Parser(
+        (name_of(parse_record_json),),
+        parse_record_json,
+        (b'["\\u0000", -1]', b"null"),
+        lambda v: encode_json([v])[1:-1],
+        exact=False,
+    ),
     "entry": Parser((name_of(entries.parse_entry),), entries.parse_entry, tuple(ENTRIES), entries.encode_entry),
     "entry of the log": Parser((name_of(wire.parse),), wire.parse, tuple(ENTRIES), entries.encode_entry),
     "info of an entry": Parser((name_of(entries.parse_info),), of_json(entries.parse_info), tuple(CHAINS)),
-    "recipe": Parser((name_of(draws.parse_recipe),), of_json(draws.parse_recipe), tuple(RECIPES), lambda v: encode_json(draws.encode_recipe(v)), exact=False),
+    "recipe": Parser(
+        (name_of(draws.parse_recipe),),
+        of_json(draws.parse_recipe),
+        tuple(RECIPES),
+        lambda v: encode_json(draws.encode_recipe(v)),
+        exact=False,
+    ),
     "scheme": Parser((name_of(drand.parse_scheme),), of_text(drand.parse_scheme), (b"bls-unchained-g1-rfc9380",)),
     "chain": Parser((name_of(drand.parse_chain_info),), of_json(drand.parse_chain_info), tuple(CHAINS)),
     "pinned chain": Parser((name_of(drand.parse_pinned_chain),), of_json(drand.parse_pinned_chain), tuple(CHAINS)),
@@ -197,56 +220,113 @@ PARSERS = {
     "transcript": Parser((name_of(transcript.parse_transcript),), transcript.parse_transcript, tuple(DOCUMENTS)),
     "service's answer": Parser((name_of(receipts.parse_document),), receipts.parse_document, tuple(DOCUMENTS)),
     "signed checkpoint": Parser(
-        (name_of(transcript.SignedCheckpoint.parse),), of_text(transcript.SignedCheckpoint.parse),
-        (TREE.note(3).encode(),), lambda signed: signed.note.encode().encode(),
+        (name_of(transcript.SignedCheckpoint.parse),),
+        of_text(transcript.SignedCheckpoint.parse),
+        (TREE.note(3).encode(),),
+        lambda signed: signed.note.encode().encode(),
     ),
-    "fork": Parser((name_of(forks.Fork.parse),), forks.Fork.parse, (TREES_FORK.encode(),), lambda fork: fork.encode(), exact=False),
+    "fork": Parser(
+        (name_of(forks.Fork.parse),), forks.Fork.parse, (TREES_FORK.encode(),), lambda fork: fork.encode(), exact=False
+    ),
     "age": Parser((name_of(age.parse_age),), age.parse_age, LOCKS, lambda file: file.encode()),
     "timelock": Parser(
         (name_of(timelock.parse_timelock), name_of(custody.parse_lock)),
-        lambda data: timelock.parse_timelock(data, FASTNET), LOCKS, lambda found: found.data,
+        lambda data: timelock.parse_timelock(data, FASTNET),
+        LOCKS,
+        lambda found: found.data,
     ),
-    "policy": Parser((name_of(policy.Policy.parse),), of_text(policy.Policy.parse), (POLICY.encode(),), lambda found: found.encode(), exact=False),
+    "policy": Parser(
+        (name_of(policy.Policy.parse),),
+        of_text(policy.Policy.parse),
+        (POLICY.encode(),),
+        lambda found: found.encode(),
+        exact=False,
+    ),
     "policy's file": Parser(
-        (name_of(load_policy),), of_file(lambda path: load_policy(path, LOG.vkey), "witnesses.policy"),
+        (name_of(load_policy),),
+        of_file(lambda path: load_policy(path, LOG.vkey), "witnesses.policy"),
         (witness_support.policy_of("https://w.example").encode(),),
         errors=(ConfigurationError,),
     ),
     "cosignature": Parser((name_of(note.parse_cosignature),), note.parse_cosignature, (bytes(72),)),
     **{
         f"point: {backend.NAME} {group}": Parser(
-            (name_of(backend.decode_point), name_of(verify.decode_key)), lambda data, b=backend, g=group: b.decode_point(g, data), (bytes(48), bytes(96)),
-            lambda point, b=backend, g=group: b.encode_point(g, point) if hasattr(b, "encode_point") else None, exact=hasattr(backend, "encode_point"),
+            (name_of(backend.decode_point), name_of(verify.decode_key)),
+            lambda data, b=backend, g=group: b.decode_point(g, data),
+            (bytes(48), bytes(96)),
+            lambda point, b=backend, g=group: b.encode_point(g, point) if hasattr(b, "encode_point") else None,
+            exact=hasattr(backend, "encode_point"),
         )
-        for backend in (reference, fast) for group in sorted(backend.GROUPS) if group is not Group.BN254_G1
+        for backend in (reference, fast)
+        for group in sorted(backend.GROUPS)
+        if group is not Group.BN254_G1
     },
     **{f"system: {system.name}": Parser((), system.replay, (system.example.encode(),)) for system in SYSTEMS.values()},
     "add-checkpoint": Parser((name_of(AddCheckpoint.parse),), AddCheckpoint.parse, (as_bytes(TREE.request(2, 3)),)),
-    "witness's answer": Parser((), witness_answer, (WITNESS.cosign(NOTE.partition("\n\n")[0] + "\n", 1).encode(),), errors=()),
+    "witness's answer": Parser(
+        (), witness_answer, (WITNESS.cosign(NOTE.partition("\n\n")[0] + "\n", 1).encode(),), errors=()
+    ),
     "relay's round": Parser((), relay_answer(QUICKNET), tuple(ROUNDS)),
     "relay's chained round": Parser((), relay_answer(DEFAULT), tuple(ROUNDS)),
     "line of rounds": Parser(
-        (name_of(parse_line),), lambda data: parse_line(data, known([QUICKNET, DEFAULT])), tuple(LINES),
-        lambda found: encode_line(*found), exact=False, errors=(LineRefused,),
+        (name_of(parse_line),),
+        lambda data: parse_line(data, known([QUICKNET, DEFAULT])),
+        tuple(LINES),
+        lambda found: encode_line(*found),
+        exact=False,
+        errors=(LineRefused,),
     ),
     "file of rounds": Parser(
-        (name_of(read_lines),), lambda data: list(read_lines(io.BytesIO(data), known([QUICKNET]))), tuple(LINES), errors=(LineRefused,)
+        (name_of(read_lines),),
+        lambda data: list(read_lines(io.BytesIO(data), known([QUICKNET]))),
+        tuple(LINES),
+        errors=(LineRefused,),
     ),
     "spool": Parser(
-        (name_of(Spool.read),), of_file(lambda path: Spool(_PLACE).read(path, QUICKNET), "x.jsonl"), tuple(LINES), errors=(LineRefused,)
+        (name_of(Spool.read),),
+        of_file(lambda path: Spool(_PLACE).read(path, QUICKNET), "x.jsonl"),
+        tuple(LINES),
+        errors=(LineRefused,),
     ),
-    "settings": Parser((name_of(load_settings),), of_file(load_settings, "beacon.toml"), (SETTINGS,), errors=(ConfigurationError,)),
+    "settings": Parser(
+        (name_of(load_settings),), of_file(load_settings, "beacon.toml"), (SETTINGS,), errors=(ConfigurationError,)
+    ),
     "key file": Parser(
-        (name_of(read_key),), of_file(read_key, "log.key"), (b"ab" * 32 + b"\n", b"ab" * 32), errors=(ConfigurationError,)
+        (name_of(read_key),),
+        of_file(read_key, "log.key"),
+        (b"ab" * 32 + b"\n", b"ab" * 32),
+        errors=(ConfigurationError,),
     ),
     "manifest": Parser(
-        (name_of(manifest.read),), of_file(lambda path: manifest.read(path.parent), manifest.NAME), (b'{"format":"fair-beacon/backup/v1","files":[]}',),
+        (name_of(manifest.read),),
+        of_file(lambda path: manifest.read(path.parent), manifest.NAME),
+        (b'{"format":"fair-beacon/backup/v1","files":[]}',),
         errors=(BackupRefused,),
     ),
-    "relay's URL": Parser((name_of(check_relay_url),), of_text(check_relay_url), (b"https://api.drand.sh:1/x",), bytes_of, errors=(ValueError,)),
-    "webhook's URL": Parser((name_of(check_url),), of_text(lambda url: check_url(url, (), http=False)), (b"https://a.example:1/x?y",), bytes_of, errors=(ApiError,)),
-    "address": Parser((name_of(parse_address),), of_text(parse_address), (b"127.0.0.1", b"::ffff:1.2.3.4", b"fe80::1%1"), errors=()),
-    "index of a query": Parser((name_of(parse_index),), of_text(lambda text: parse_index(text, "x")), (b"0", b"17"), lambda v: str(v).encode(), errors=(ApiError,)),
+    "relay's URL": Parser(
+        (name_of(check_relay_url),),
+        of_text(check_relay_url),
+        (b"https://api.drand.sh:1/x",),
+        bytes_of,
+        errors=(ValueError,),
+    ),
+    "webhook's URL": Parser(
+        (name_of(check_url),),
+        of_text(lambda url: check_url(url, (), http=False)),
+        (b"https://a.example:1/x?y",),
+        bytes_of,
+        errors=(ApiError,),
+    ),
+    "address": Parser(
+        (name_of(parse_address),), of_text(parse_address), (b"127.0.0.1", b"::ffff:1.2.3.4", b"fe80::1%1"), errors=()
+    ),
+    "index of a query": Parser(
+        (name_of(parse_index),),
+        of_text(lambda text: parse_index(text, "x")),
+        (b"0", b"17"),
+        lambda v: str(v).encode(),
+        errors=(ApiError,),
+    ),
     **{
         f"body: {model.__name__}": Parser(
             (name_of(parse_model),), lambda data, model=model: parse_model(data, model), (example,), errors=(ApiError,)
@@ -254,7 +334,6 @@ PARSERS = {
         for model, example in bodies()
     },
 }
-# fmt: on
 
 ELSEWHERE = {
     "beacon.cli_rounds:parse_range": "an option of the command line, held by test_cli_rounds",

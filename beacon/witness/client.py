@@ -14,6 +14,7 @@ from typing import Final
 import aiohttp
 from aiohttp import hdrs
 
+from beacon.rounds.resolver import AddressRefused, RelayResolver
 from verifier.encoding import parse_decimal
 from verifier.errors import FormatError, VerifierError
 from verifier.note import MAX_SIGNATURES, Note, Signature, VerifierKey, open_note
@@ -63,6 +64,7 @@ class Client:
         """seconds: of one request, from the connection to the last byte."""
         self._client: Final = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=seconds),
+            connector=aiohttp.TCPConnector(resolver=RelayResolver()),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,
@@ -80,7 +82,8 @@ class Client:
         except TimeoutError:
             return Answer(Result.TIMEOUT)
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError, ValueError) as error:
-            return Answer(Result.UNREACHABLE, type(error).__name__)
+            refused = isinstance(error, AddressRefused) or isinstance(error.__cause__, AddressRefused)
+            return Answer(Result.UNREACHABLE, "address refused" if refused else type(error).__name__)
 
     async def close(self) -> None:
         """End the connections."""
