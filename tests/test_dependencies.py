@@ -31,10 +31,8 @@ def normal(name):
 
 
 def direct():
-    return [
-        Requirement(line)
-        for line in (*PROJECT["dependencies"], *sum((PROJECT["optional-dependencies"][e] for e in EXTRAS), []))
-    ]
+    extras = [line for extra in EXTRAS for line in PROJECT["optional-dependencies"][extra]]
+    return [Requirement(line) for line in [*PROJECT["dependencies"], *extras]]
 
 
 def installed():
