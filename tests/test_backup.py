@@ -118,7 +118,7 @@ async def test_a_backup_is_a_data_directory_that_runs(folder, target, tmp_path):
     again = shutil.copytree(folder, tmp_path / "again", ignore=shutil.ignore_patterns("data"))
     done = restoring.restore(made.folder, again / "data", mark=folder / "data" / "log.mark")
     assert (done.missing, done.marked, done.elsewhere) == ((), True, None)
-    async with running(again, FIRST.clock()) as world:
+    async with running(again, FIRST.clock(90_000)) as world:
         anchored = FIRST.sessions["open-anchored"]
         assert (await world.host("alice").post(f"/v1/sessions/{anchored}/reveal"))["state"] == "revealed"
     code, output, errors = await run("beacon", "log", "check", "--dir", again / "data")
