@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from verifier import fetch
-from verifier.audit import sources
+from verifier.audit import held, sources
 from verifier.audit.forks import Fork
 from verifier.audit.gossip import Gossip
 from verifier.audit.keeping import check as check_state
@@ -48,6 +48,9 @@ _CHAINS = click.option(
 )
 _POLICY = click.option(
     "--policy", type=click.Path(), help="The witnesses to trust, and their quorum (C2SP tlog-policy)."
+)
+_RECEIPTS = click.option(
+    "--receipt", "receipts", multiple=True, metavar="FILE", help="A receipt to hold against the log, again for more."
 )
 _JOBS = click.option(
     "--jobs", type=click.IntRange(1), default=os.cpu_count() or 1, show_default="one a core",
@@ -109,6 +112,7 @@ def _trust(log_key: VerifierKey | None, chains: Sequence[str], policy: str | Non
 @LOG_KEY
 @_CHAINS
 @_POLICY
+@_RECEIPTS
 @click.option("--compare", "others", multiple=True, metavar="URL", help="Another vantage point of the same log.")
 @click.option("--alone", is_flag=True, help="Do not ask the policy's witnesses, nor tell them.")
 @click.option("--follow", is_flag=True, help="Go on for ever; end with 1 as soon as something grave is new.")
@@ -124,6 +128,7 @@ def audit(
     log_key: VerifierKey | None,
     chains: tuple[str, ...],
     policy: str | None,
+    receipts: tuple[str, ...],
     others: tuple[str, ...],
     alone: bool,
     follow: bool,
@@ -149,15 +154,16 @@ def audit(
       verifier audit https://beacon.example --state audit --log-key log.vkey --compare https://mirror.example/log
     """
     trust, shower = _trust(log_key, chains, policy), Shower(as_json)
+    beside = _Beside(_held(receipts), others, alone)
     with opened(directory) as state, stopped_by_sigterm():
         _show_kept(shower, state)
         known = shower.grave
         auditor = Audit(state, trust, directory, jobs, _progress(url), shower.tell)
-        failed = _look(auditor, url, others, alone=alone)
+        failed = _look(auditor, url, beside)
         while follow and failed is None and shower.grave == known:
             time.sleep(interval)
             try:
-                failed = _look(auditor, url, others, alone=alone)
+                failed = _look(auditor, url, beside)
             except FormatError as error:
                 say(f"not now: {error.message}", err=True)
         _conclude(shower, state, trust, failed, directory)
@@ -169,6 +175,7 @@ def audit(
 @LOG_KEY
 @_CHAINS
 @_POLICY
+@_RECEIPTS
 @click.option(
     "--state", "directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR",
     help="Keep what was seen there, to compare with later files, or with the log at its address.",
@@ -180,6 +187,7 @@ def check_db(
     log_key: VerifierKey | None,
     chains: tuple[str, ...],
     policy: str | None,
+    receipts: tuple[str, ...],
     directory: Path | None,
     jobs: int,
     as_json: bool,
@@ -196,11 +204,11 @@ def check_db(
       verifier check-db log.db --log-key log.vkey
       verifier check-db log.db --log-key log.vkey --state audit --json
     """
-    trust, shower = _trust(log_key, chains, policy), Shower(as_json)
+    trust, shower, mine = _trust(log_key, chains, policy), Shower(as_json), _held(receipts)
     with sources.of_database(file) as source, opened(directory) as state, stopped_by_sigterm():
         _show_kept(shower, state)
         auditor = Audit(state, trust, directory, jobs, _progress(file), shower.tell)
-        failed = _failing(lambda: auditor.run(source))
+        failed = _failing(lambda: _audited(auditor, source, mine))
         _conclude(shower, state, trust, failed, directory)
         leave(Exit.FAILED if failed is not None else auditor.exit())
 
@@ -250,13 +258,34 @@ def _show_kept(shower: Shower, state: State) -> None:
         shower.tell(found)
 
 
-def _look(auditor: Audit, url: str, others: Sequence[str], *, alone: bool) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What a log is compared with: receipts (file, bytes), other vantage points, and, unless alone, the witnesses."""
+
+    receipts: tuple[tuple[str, bytes], ...]
+    others: tuple[str, ...] = ()
+    alone: bool = True
+
+
+def _held(files: Sequence[str]) -> tuple[tuple[str, bytes], ...]:
+    with named("--receipt"):
+        return tuple((Path(file).name, fetch.read_file(file)) for file in files)
+
+
+def _audited(auditor: Audit, source: sources.Source, receipts: Sequence[tuple[str, bytes]]) -> bool:
+    goes_on = auditor.run(source)
+    for name, data in receipts if goes_on else ():
+        held.compare(auditor, source, name, data)
+    return goes_on
+
+
+def _look(auditor: Audit, url: str, beside: _Beside) -> str | None:
     def look() -> None:
         source = sources.of_address(url, fetch.download)
-        goes_on = auditor.run(source)
-        for other in others:
+        goes_on = _audited(auditor, source, beside.receipts)
+        for other in beside.others:
             auditor.compare(sources.of_address(other, fetch.download))
-        if goes_on and not alone:
+        if goes_on and not beside.alone:
             Gossip(auditor, source, lambda: sources.of_address(url, fetch.download)).run()
 
     return _failing(look)

@@ -23,7 +23,7 @@ from verifier.tlog_proof import TlogProof
 from verifier.transcript import Event, SignedCheckpoint, Transcript, document_bytes, parse_transcript
 from verifier.verdict import Claim, Exit, State
 
-_TLOG_PROOF: Final = b"c2sp.org/tlog-proof@"
+TLOG_PROOF: Final = b"c2sp.org/tlog-proof@"
 
 
 class Found(StrEnum):
@@ -160,7 +160,7 @@ def _parse(data: bytes, what: str, parse: Callable[[bytes], Transcript]) -> Tran
 
 def _parse_receipt(data: bytes, whole: Transcript) -> Transcript:
     """A tlog-proof names neither chain nor log key, and nothing is asked of them: the transcript's stand in."""
-    if not data.startswith(_TLOG_PROOF):
+    if not data.startswith(TLOG_PROOF):
         receipt = parse_transcript(data)
         if len(receipt.events) != 1:
             raise FormatError(Code.DOCUMENT, "a receipt has exactly one event")

@@ -10,6 +10,7 @@ judges       sessions judged in several processes
 sessions     one session's verdict, in whatever process
 witnessing   what witnesses say of the log's checkpoints, and what that proves of a session
 gossip       asking the witnesses what they have seen of the log, and telling them
+held         receipts that somebody holds, against the log
 forks        two checkpoints that do not agree, as a file that a stranger can check
 run          one audit, from the state that was kept to the newest checkpoint
 """

@@ -100,9 +100,7 @@ class Audit:
             checkpoint = signed.checkpoint
             if checkpoint.size > source.tree.size or not _is_of(signed, key):
                 continue
-            fork = self._fork(signed, source)
-            if fork is not None:
-                self._forked(fork)
+            if not self.agrees(signed, source, ""):
                 agreed = False
                 continue
             self.keep(self.witnessing.take(signed))
@@ -193,9 +191,16 @@ class Audit:
             return None
         return Fork(shown, seen, root, merkle.prove_consistency(list(self.state.leaves(old.size)), new.size))
 
-    def _forked(self, fork: Fork) -> None:
+    def agrees(self, signed: SignedCheckpoint, source: Source, about: str) -> bool:
+        """Whether the source continues an older checkpoint that the log signed; the evidence is kept where not."""
+        fork = self._fork(signed, source)
+        if fork is not None:
+            self._forked(fork, about)
+        return fork is None
+
+    def _forked(self, fork: Fork, about: str = "") -> None:
         older, newer = fork.older.checkpoint.size, fork.newer.checkpoint.size
-        text = f"two histories: the checkpoints of {older} and of {newer} entries, both signed, do not agree"
+        text = f"{about}two histories: the checkpoints of {older} and of {newer} entries, both signed, do not agree"
         if self.evidence is not None:
             path = fork.write(self.evidence)
             text += f"; evidence: {path.name}, for `verifier fork`"
