@@ -117,8 +117,8 @@ def test_the_containers_have_the_paths_of_the_other_files():
 def test_what_the_timers_run_are_commands_of_the_program(tmp_path):
     (script,) = SERVICES["timers"]["command"]
     script = script.replace("$$", "$")
-    lines = re.findall(r"(?m)^ *(beacon (?:(?! \|\|).)+)", script)
-    assert len(lines) == 3
+    lines = re.findall(r"(?m)^ *(?:\(umask 077; )?(beacon (?:(?! \|\||\)$).)+)", script)
+    assert len(lines) == 4
     for line in lines:
         command, words = beacon.cli.main, shlex.split(line)[1:]
         while hasattr(command, "commands"):
