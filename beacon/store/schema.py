@@ -77,10 +77,13 @@ class Schema:
     def require_current(self, db: Database) -> None:
         """Raise SchemaOlder when `db` is of an older version: opening it for writing brings it up to date."""
         self.check_kind(db)
-        pending = sorted(str(migration.name) for migration in self.migrations.pending(db))
-        if pending:
+        with Database(memory=True, execute_plugins=False) as fresh:
+            names = [str(migration.name) for migration in self.migrations.pending(fresh)]
+        applied = [name for name in names if name in {str(migration.name) for migration in self.migrations.applied(db)}]
+        to_come = names[len(applied) :]
+        if applied and to_come and applied == names[: len(applied)]:
             raise SchemaOlder(
-                f"{self.name}: made by an older version of this program ({', '.join(pending)} is to come). The service "
+                f"{self.name}: made by an older version of this program ({', '.join(to_come)} is to come). The service "
                 "brings it up to date when it starts; until then use the version that made it"
             )
 
