@@ -38,6 +38,8 @@ from verifier.tiles import tile_path
 
 SMALL = 1_000
 BUSY = host_of(1)
+FIRST, LAST = 72_752, 72_800
+"""Recorded rounds: the first that the services see, and the last that leaves time enough."""
 STARTS = 5
 SLICES = 8
 TURNS, APPENDS, AT_ONCE = 3, 2_048, 32
@@ -70,7 +72,7 @@ async def start(folder, *, cold):
     """Wall seconds until requests are taken, CPU seconds and MB by then."""
     if cold:
         drop_pages(folder)
-    offset = QUICKNET.time(72_760) - SystemClock().now()
+    offset = QUICKNET.time(FIRST) - SystemClock().now()
     began = time.perf_counter()
     async with serving("tests.serve_shifted", folder, offset) as server:
         return time.perf_counter() - began, processor_seconds(server), memory(server)
@@ -206,15 +208,19 @@ def paths_of(folder):
 
 
 def build(folder, sessions, relay_url):
-    """A data directory of so many sessions, made unless it is there, that asks this relay; the token of a host in it."""
+    """A data directory of so many sessions, made unless it is there, that asks this relay; the round it has come to."""
     if not folder.exists():
         began = time.perf_counter()
         make_data(folder, "beacon.example/large", relay_url, FakeClock(QUICKNET.time(900)))
         size = fill(folder, sessions, still_open=SMALL)
         print(f"built {size:,} entries in {time.perf_counter() - began:.0f} s", flush=True)
+    with closing(open_readonly(folder / "log.db")) as db:
+        (newest,) = db.execute("SELECT coalesce(max(round), 0) FROM rounds").fetchone()
+        (time_ms,) = db.execute("SELECT max(time) FROM checkpoints").fetchone()
     config = folder / "beacon.toml"
     text = re.sub(r"(?m)^relays = .*$", f'relays = ["{relay_url}"]', config.read_text())
     config.write_text(re.sub(r"(?m)^(token|address)_per_minute = .*$", r"\1_per_minute = 0", text))
+    return max(newest, QUICKNET.current(time_ms))
 
 
 async def compare(folders, connections, seconds, offset):
@@ -242,12 +248,13 @@ async def compare(folders, connections, seconds, offset):
 
 async def main(folder, sessions, connections, seconds):
     small, large = folders = folder / "small", folder / "large"
-    offset = QUICKNET.time(72_752) - SystemClock().now()
+    offset = QUICKNET.time(FIRST) - SystemClock().now()
     async with LyingRelay([QUICKNET], clock=ShiftedClock(offset)) as relay:
-        build(small, SMALL, relay.url)
-        build(large, sessions, relay.url)
+        come = max(build(small, SMALL, relay.url), build(large, sessions, relay.url), FIRST)
+        if come > LAST:
+            sys.exit("the recorded rounds are used up: have both directories built anew")
         begun = await starts(folders)
-        offset = QUICKNET.time(72_752) - SystemClock().now()
+        offset = QUICKNET.time(come + 1) - SystemClock().now()
         relay.clock = ShiftedClock(offset)
         found = await compare(folders, connections, seconds, offset)
     alone = [[await appended(path) for path in folders] for _ in range(TURNS)]
