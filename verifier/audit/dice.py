@@ -21,8 +21,7 @@ class Dice:
 
     def add(self, host: str, counts: Counts, *, sandbox: bool) -> None:
         """Count a session that ended."""
-        before = self._new.get((host, sandbox))
-        self._new[host, sandbox] = counts if before is None else before.merged(counts)
+        self._new.setdefault((host, sandbox), Counts()).add(counts)
 
     def save(self) -> None:
         """Add the new counts to the state's, for its commit."""

@@ -22,8 +22,17 @@ from verifier.statistics.counts import Counts, of_session
 from verifier.transcript import Event, SignedCheckpoint, Transcript
 from verifier.verdict import Exit, State, Verdict
 
-parse: Final = lru_cache(maxsize=512)(entries.parse_entry)
-"""The entry of these exact bytes, kept for a while: seals and rounds are asked for several times."""
+_SHARED: Final = (b'"type":"seal"', b'"type":"round"')
+_CACHED: Final = 1_024
+_CACHED_BYTES: Final = 4_096
+_cached: Final = lru_cache(maxsize=_CACHED)(entries.parse_entry)
+
+
+def parse(data: bytes) -> entries.Entry:
+    """The entry of these exact bytes. Seals and rounds, which are asked for several times, are kept for a while."""
+    shared = len(data) <= _CACHED_BYTES and any(kind in data for kind in _SHARED)
+    return _cached(data) if shared else entries.parse_entry(data)
+
 
 Stated: TypeAlias = tuple[bytes, int, bytes, bytes]
 """(chain hash, round, signature, previous signature or b"")."""

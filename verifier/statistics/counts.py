@@ -122,6 +122,19 @@ class Counts:
             counts = self.dice[kind] = DiceCounts(kind)
         return counts
 
+    def add(self, other: Counts) -> None:
+        """Count another's too."""
+        self.sessions += other.sessions
+        self.others += other.others
+        self.irregular += other.irregular
+        for kind, counts in other.dice.items():
+            own = self.of(kind)
+            if own is not None:
+                own.rolls += counts.rolls
+                own.faces[:] = map(int.__add__, own.faces, counts.faces)
+                own.pairs[:] = map(int.__add__, own.pairs, counts.pairs)
+                own.longest = max(own.longest, counts.longest)
+
     def merged(self, other: Counts) -> Counts:
         """Both together."""
         dice = dict(self.dice)
