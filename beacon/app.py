@@ -10,8 +10,9 @@ from aiohttp import web
 
 from beacon import logs
 from beacon.clock import Clock
-from beacon.datadir import followed_chains, log_signer, require_databases
+from beacon.datadir import followed_chains, require_databases
 from beacon.keys import master
+from beacon.keys.log import log_signer
 from beacon.log.log import Log
 from beacon.metrics import CommitTimer
 from beacon.permissions import refuse_exposed
@@ -113,7 +114,7 @@ def create_app(
             doubt = ClockDoubt(rounds, clock, monotonic)
             worker = Worker()
             stack.callback(worker.close)
-            transcripts = Transcripts(log, settings.origin, str(signer.vkey))
+            transcripts = Transcripts(log, settings.origin)
             stack.callback(transcripts.close)
             context = Context(
                 book=book,

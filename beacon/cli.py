@@ -16,17 +16,18 @@ import click
 
 from beacon import logs
 from beacon.cli_backup import backup, restore
-from beacon.cli_common import EPILOG, Failed, Vkey, directory_option, errors, json_option, print_json
+from beacon.cli_common import EPILOG, Failed, Vkeys, directory_option, errors, json_option, print_json
 from beacon.cli_export import export
 from beacon.clock import SystemClock
-from beacon.datadir import initialise, log_signer, own_chain, pinned_chain, require_databases
+from beacon.datadir import initialise, own_chain, pinned_chain, require_databases
+from beacon.keys.log import log_signer
 from beacon.log import fsck, highwater
 from beacon.printing import say
 from beacon.relay_urls import check_relay_url
 from beacon.sessions.book import Book
 from beacon.settings import CONFIG_NAME, check_origin, load_settings
 from beacon.witness.configured import load_policy
-from verifier.note import VerifierKey
+from verifier.log_keys import LogKeys, LogTrust
 
 T = TypeVar("T")
 
@@ -238,12 +239,12 @@ log.add_command(export)
 )
 @click.option(
     "--log-key",
-    type=Vkey(),
-    help="The log's public key to check --file with, or a file that holds it (log.vkey).",
+    type=Vkeys(),
+    help="The log's public key to check --file with, or a file that holds it, or them (log.vkey).",
 )
 @click.option("--no-rounds", is_flag=True, help="Do not verify the signatures of the drand rounds: the slow part.")
 @json_option
-def check(directory: Path, file: Path | None, log_key: VerifierKey | None, no_rounds: bool, as_json: bool) -> None:
+def check(directory: Path, file: Path | None, log_key: LogKeys | None, no_rounds: bool, as_json: bool) -> None:
     """Check a whole log: every entry, hash, checkpoint, signature, cosignature, drand round and derived row.
 
     In a data directory also whether it holds what log.mark says was acknowledged. It changes nothing, and may run
@@ -337,7 +338,7 @@ def mark(directory: Path, as_json: bool) -> None:
         say(f"the mark is at size {size}")
 
 
-def _log_to_check(directory: Path, file: Path | None, log_key: VerifierKey | None) -> tuple[Path, VerifierKey]:
+def _log_to_check(directory: Path, file: Path | None, log_key: LogKeys | None) -> tuple[Path, LogTrust]:
     if file is not None and log_key is not None:
         return file, log_key
     if file is not None or log_key is not None:

@@ -28,7 +28,7 @@ from beacon.store.errors import (
 from beacon.wording import is_operators, of_error, of_system
 from verifier.errors import VerifierError
 from verifier.fetch import read_file
-from verifier.note import VerifierKey
+from verifier.log_keys import LogKeys
 from verifier.terminal import printable_lines
 
 MAX_VKEY_FILE: Final = 10_000
@@ -62,19 +62,17 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")(command)
 
 
-class Vkey(click.ParamType[VerifierKey]):
-    """A verifier key (C2SP signed-note) on the command line, or a file that holds one."""
+class Vkeys(click.ParamType[LogKeys]):
+    """A log's verifier key (C2SP signed-note) on the command line, or a file that holds its keys, one a line."""
 
     name = "vkey"
 
-    def convert(
-        self, value: str | VerifierKey, param: click.Parameter | None, ctx: click.Context | None
-    ) -> VerifierKey:
+    def convert(self, value: str | LogKeys, param: click.Parameter | None, ctx: click.Context | None) -> LogKeys:
         """Parse it, or what the file of that name says."""
-        if isinstance(value, VerifierKey):
+        if isinstance(value, LogKeys):
             return value
         try:
-            return VerifierKey.parse(_content(value))
+            return LogKeys.parse(_content(value))
         except VerifierError as error:
             self.fail(f"neither a verifier key nor a file that holds one: {error.message}", param, ctx)
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import click
 
 from beacon.cli_common import EPILOG, Refused, directory_option, errors, json_option, print_json
-from beacon.datadir import log_signer, require_databases
+from beacon.datadir import require_databases
+from beacon.keys.log import log_signer
 from beacon.log import export as exporting
 from beacon.printing import say
 from beacon.settings import load_settings

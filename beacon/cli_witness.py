@@ -14,12 +14,13 @@ from pydantic import ValidationError
 from sqlite_utils import Database
 
 from beacon import logs
-from beacon.cli_common import EPILOG, Failed, Vkey, directory, errors, json_option, print_json
+from beacon.cli_common import EPILOG, Failed, Vkeys, directory, errors, json_option, print_json
 from beacon.clock import SystemClock
 from beacon.printing import say
 from beacon.settings import ConfigurationError, ListenSettings, explain
 from beacon.store.schema import open_readonly, reading
 from beacon.witness import directory as places
+from verifier.log_keys import LogKeys
 from verifier.note import VerifierKey
 
 T = TypeVar("T")
@@ -51,11 +52,11 @@ def main() -> None:
     "--log",
     "keys",
     multiple=True,
-    type=Vkey(),
+    type=Vkeys(),
     help="Witness the log of this VKEY, or of the file that holds it. May be repeated.",
 )
 @json_option
-def init(directory: Path, name: str, keys: tuple[VerifierKey, ...], as_json: bool) -> None:
+def init(directory: Path, name: str, keys: tuple[LogKeys, ...], as_json: bool) -> None:
     """Make the DIRECTORY of a new witness: key, database. Prints its public key, which policies name.
 
     \b
@@ -66,7 +67,7 @@ def init(directory: Path, name: str, keys: tuple[VerifierKey, ...], as_json: boo
     with errors():
         vkey = places.make(directory, name)
         with places.opened(directory, SystemClock(), exclusive=True) as (_, writer):
-            for key in keys:
+            for key in (key for given in keys for key in _signing(given)):
                 places.add_log(writer, key, key.name, SystemClock())
     if as_json:
         print_json({"directory": str(directory), "vkey": str(vkey)})
@@ -75,17 +76,33 @@ def init(directory: Path, name: str, keys: tuple[VerifierKey, ...], as_json: boo
 
 
 @main.command(name="add-log")
-@click.argument("vkey", type=Vkey())
+@click.argument("vkeys", type=Vkeys(), metavar="VKEY")
 @click.option("--origin", show_default="the key's name", help="The first line of the log's checkpoints.")
 @_directory_option
-def add_log(vkey: VerifierKey, origin: str | None, directory: Path) -> None:
+def add_log(vkeys: LogKeys, origin: str | None, directory: Path) -> None:
     """Witness the log that signs with VKEY from now on, also while the witness runs. A log may have several keys.
 
-    VKEY is the log's public key (name+id+key), or a file that holds it (log.vkey).
+    VKEY is the log's public key (name+id+key), or a file that holds it (log.vkey). Of a file with several keys those
+    are taken that sign now. A log that changes its key says so in time: add the new one, and drop the old one when it
+    was retired (drop-key).
     """
     with errors(), places.opened(directory, SystemClock(), exclusive=False) as (_, writer):
-        new = places.add_log(writer, vkey, origin or vkey.name, SystemClock())
-    say(f"{'witnesses' if new else 'witnessed already:'} {origin or vkey.name}")
+        for vkey in _signing(vkeys):
+            new = places.add_log(writer, vkey, origin or vkey.name, SystemClock())
+            say(f"{'witnesses' if new else 'witnessed already:'} {origin or vkey.name}")
+
+
+@main.command(name="drop-key")
+@click.argument("vkey", metavar="VKEY")
+@_directory_option
+def drop_key(vkey: str, directory: Path) -> None:
+    """Take no checkpoint any more that only VKEY signed: a key that its log has retired, or that somebody else has.
+
+    VKEY is the key itself (name+id+key). The last key of a log stays. Also while the witness runs.
+    """
+    with errors(), places.opened(directory, SystemClock(), exclusive=False) as (_, writer):
+        places.drop_key(writer, VerifierKey.parse(vkey))
+    say(f"dropped {vkey}")
 
 
 @main.command(name="list")
@@ -168,6 +185,11 @@ def _read(directory: Path, query: Callable[[Database], T]) -> T:
     path = directory / "witness.db"
     with errors(), reading(path), open_readonly(path) as db:
         return query(db)
+
+
+def _signing(given: LogKeys) -> list[VerifierKey]:
+    """Those of a log's keys that were not retired."""
+    return [one.key for one in given.keys if one.last is None]
 
 
 def _utc(seconds: int) -> str:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from beacon.clock import Clock
+from beacon.keys.log import log_signer
 from beacon.log.log import Log
 from beacon.settings import (
     CONFIG_NAME,
@@ -27,18 +28,15 @@ from beacon.settings import (
     WitnessSettings,
     explain,
     load_settings,
-    read_key,
     write_key,
 )
 from beacon.store.errors import StoreError
 from beacon.store.private_schema import PRIVATE_SCHEMA
-from beacon.store.schema import DAMAGE, open_readonly
 from beacon.store.writer import Writer
 from beacon.wording import of_error, of_system
 from verifier.drand import ChainInfo
 from verifier.errors import VerifierError
 from verifier.fetch import TEST_NETWORKS, load_chain, pinned_chains
-from verifier.note import Checkpoint, Note, SigningKey
 
 HEADER: Final = """\
 fair-beacon: every setting, its unit and its default.
@@ -170,41 +168,6 @@ def followed_chains(settings: Settings) -> dict[str, ChainInfo]:
             raise ConfigurationError(f"chain {chain.name}: the same chain stands there under another name.")
         found[chain.name] = info
     return found
-
-
-def log_signer(settings: Settings) -> SigningKey:
-    """The key that signs the log's checkpoints, named by the log's origin.
-
-    Raises ConfigurationError, also when there is a log and another name or key signed it. A log that is missing or
-    cannot be read is no business of this.
-    """
-    signer = SigningKey(read_key(settings.log_key), settings.origin)
-    signed = _log_signatures(settings.log_db)
-    own = signer.vkey
-    if signed and (own.name, own.key_id) not in signed:
-        name, key_id = signed[0]
-        raise ConfigurationError(
-            f"{settings.log_db}: this log was signed as {name} (key id {key_id.hex()}), and not as {own.name} "
-            f"(key id {own.key_id.hex()}): origin or log.key is from another directory."
-        )
-    return signer
-
-
-def _log_signatures(path: Path) -> list[tuple[str, bytes]]:
-    """Name and key id (4 bytes) of the signatures under a log's newest checkpoint that have the log's name.
-
-    Empty when there is no such checkpoint, or none that can be read.
-    """
-    if not path.exists():
-        return []
-    try:
-        with open_readonly(path) as db:
-            found = db.execute("SELECT note FROM checkpoints ORDER BY size DESC LIMIT 1").fetchone()
-        note = Note.parse(found[0] if found else "")
-        origin = Checkpoint.parse(note.text).origin
-    except (*DAMAGE, VerifierError):
-        return []
-    return [(one.name, one.key_id) for one in note.signatures if one.name == origin]
 
 
 def require_databases(settings: Settings) -> None:

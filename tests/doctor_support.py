@@ -6,9 +6,10 @@ import re
 import shutil
 from dataclasses import replace
 
-from beacon.datadir import initialise, log_signer, pinned_chain
+from beacon.datadir import initialise, pinned_chain
 from beacon.doctor.examine import examine
 from beacon.doctor.machine import MIB, Disk, Machine
+from beacon.keys.log import log_signer
 from beacon.log.log import Log
 from beacon.settings import load_settings
 from tests.log_support import contribution

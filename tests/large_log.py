@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import closing
 from itertools import count, islice
 
-from beacon.datadir import log_signer
+from beacon.keys.log import log_signer
 from beacon.log import highwater
 from beacon.log.tree import Edge
 from beacon.settings import load_settings

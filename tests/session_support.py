@@ -147,7 +147,7 @@ class Service:
         custody = Custody(bytes(range(32)), seeds)
         self.doubt = ClockDoubt(rounds, clock, monotonic or clock.now)
         self.worker = Worker()
-        self.transcripts = Transcripts(self.log, ORIGIN, str(self.vkey))
+        self.transcripts = Transcripts(self.log, ORIGIN)
         self.context = Context(
             book=self.book,
             log=self.log,

@@ -25,7 +25,8 @@ from click.testing import CliRunner, Result
 from beacon.app import create_app
 from beacon.cli import _progress_of, main
 from beacon.clock import SystemClock
-from beacon.datadir import log_signer, pinned_chain
+from beacon.datadir import pinned_chain
+from beacon.keys.log import log_signer
 from beacon.log import fsck
 from beacon.log.log import Log
 from beacon.sessions.book import Book

@@ -9,7 +9,7 @@ from contextlib import closing
 
 import pytest
 
-from beacon.datadir import log_signer
+from beacon.keys.log import log_signer
 from beacon.log.fsck import check
 from beacon.log.log import Log
 from beacon.sessions import ledger

@@ -275,7 +275,7 @@ def test_two_processes_that_begin_one_log_together(path):
 def test_a_database_that_may_grow_no_further(path):
     def limited(name):
         connection = sqlite3.connect(name)
-        connection.execute("PRAGMA max_page_count = 40")
+        connection.execute("PRAGMA max_page_count = 44")
         return connection
 
     log, done = opened(path, limited)

@@ -99,9 +99,9 @@ def judge(
     document: str, key: str | None = KEY, chain: str = "quicknet", sandbox: bool = False
 ) -> tuple[int, list[str]]:
     info = info_of(chain)
-    vkey = standalone_tools.Key(key) if key is not None else None
+    keys = standalone.keys_of(key) if key is not None else []
     try:
-        return standalone.check(document, vkey, {info["hash"]: info}, sandbox)
+        return standalone.check(document, keys, {info["hash"]: info}, sandbox)
     except Exception as error:  # noqa: BLE001 - as `main` does
         return 3, [repr(error)]
 

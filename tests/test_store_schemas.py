@@ -63,6 +63,8 @@ def fill(db):
     db.execute("INSERT INTO round_evidence VALUES (zeroblob(32), 1, x'02', NULL, 7)")
     db.execute("INSERT INTO witnesses VALUES (1, 'vkey')")
     db.execute("INSERT INTO cosignatures VALUES (3, 1, zeroblob(72))")
+    db.execute("INSERT INTO log_keys VALUES (1, 'old', 1, NULL), (2, 'new', 3, zeroblob(64))")
+    db.execute("INSERT INTO log_key_ends VALUES (1, 3)")
 
 
 ROWS = {
@@ -92,6 +94,18 @@ ROWS = {
         "(3, 1, zeroblob(73))",
         ["(2, 1, zeroblob(72))", "(3, 2, zeroblob(72))", "(1, 1, zeroblob(8))", "(1, 1, NULL)"],
     ),
+    "log_keys": (
+        "id",
+        "(1, 'other', 1, NULL)",
+        [
+            "(4, 'other', 3, zeroblob(64))",
+            "(3, 'other', 2, zeroblob(64))",
+            "(3, 'other', 3, zeroblob(63))",
+            "(3, 'other', 3, NULL)",
+            "(3, 'old', 3, zeroblob(64))",
+        ],
+    ),
+    "log_key_ends": ("id", "(1, 3)", ["(2, 3)", "(3, 3)", "(2, 2)"]),
     "round_evidence": ("round", "(zeroblob(32), 1, x'02', x'09', 8)", ["(zeroblob(31), 2, x'01', NULL, 7)"]),
 }
 

@@ -17,7 +17,7 @@ from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
 from verifier.encoding import Json, encode_json
 from verifier.errors import Code, FormatError, VerificationError
 from verifier.evidence import LogClaim, LogView, ReadLog, Witnesses
-from verifier.note import VerifierKey
+from verifier.log_keys import LogTrust
 from verifier.outcomes import Outcomes, Seeds, facts, unseen
 from verifier.policy import Policy
 from verifier.session import Session, collect
@@ -32,9 +32,9 @@ Verify: TypeAlias = Callable[[ChainInfo, Round], VerifiedRound]
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What the verifier was given: log key, pinned chains by hash, witness policy, attachments' SHA-256 by name."""
+    """What the verifier was given: log keys, pinned chains by hash, witness policy, attachments' SHA-256 by name."""
 
-    log_key: VerifierKey | None = None
+    log_key: LogTrust | None = None
     chains: Mapping[bytes, ChainInfo] = field(default_factory=dict, hash=False)
     policy: Policy | None = None
     attachments: Mapping[str, bytes] = field(default_factory=dict, hash=False)

@@ -49,6 +49,7 @@ from verifier.drand import ChainInfo, Round, verify_round
 from verifier.draws import MAX_N, parse_recipe
 from verifier.encoding import Json, check_string, encode_json, parse_decimal, parse_document_json, parse_hex
 from verifier.errors import Code, FormatError, VerificationError, VerifierError
+from verifier.log_keys import LogKey, LogTrust, as_keys
 from verifier.note import VerifierKey
 from verifier.policy import MAX_POLICY_BYTES, Policy
 from verifier.seeds import SEED_BYTES
@@ -119,7 +120,7 @@ def _style(text: str, colour: str) -> str:
 @JSON
 def check(
     file: str,
-    log_key: VerifierKey | None,
+    log_key: LogTrust | None,
     chains: tuple[str, ...],
     policy: str | None,
     sandbox: bool,
@@ -193,7 +194,9 @@ def _trusted(trust: Trust, chains: Mapping[str, ChainInfo]) -> dict[str, Json]:
 def _trusted_lines(trust: Trust, chains: Mapping[str, ChainInfo], *, given: bool) -> list[str]:
     whence = "given" if given else "those pinned in this verifier"
     lines = [f"Trusted drand chains ({whence}): {', '.join(chains)}"]
-    logs = [trust.log_key] if trust.log_key is not None else list(trust.policy.logs if trust.policy is not None else ())
+    logs: Sequence[LogKey | VerifierKey] = trust.policy.logs if trust.policy is not None else ()
+    if trust.log_key is not None:
+        logs = as_keys(trust.log_key).keys
     lines += [f"Trusted log key: {key}" for key in logs] or ["No log key was given."]
     if trust.policy is not None:
         lines.append(f"Witness policy: {trust.policy.quorum_description()}")
@@ -264,7 +267,7 @@ def round_(chain: str, number: str, signature: str, previous_signature: str | No
 @click.option("--transcript", required=True, help="The session's transcript, or - for standard input.")
 @LOG_KEY
 @JSON
-def receipt(file: str, transcript: str, log_key: VerifierKey | None, as_json: bool) -> None:
+def receipt(file: str, transcript: str, log_key: LogTrust | None, as_json: bool) -> None:
     """Say whether the entry of my receipt, with my own bytes, is in a transcript.
 
     Only the sender of a contribution can notice that it was left out: keep the receipts. FILE is a receipt, the

@@ -35,7 +35,8 @@ from verifier.cli_common import (
     stopped_by_sigterm,
 )
 from verifier.errors import FormatError, VerificationError
-from verifier.note import ED25519, VerifierKey
+from verifier.log_keys import LogKey, LogKeys, LogTrust
+from verifier.note import ED25519
 from verifier.policy import MAX_POLICY_BYTES, Policy
 from verifier.terminal import printable
 from verifier.verdict import Exit
@@ -92,14 +93,14 @@ def _line(found: Found) -> str:
     return f"{'FINDING' if found.grave else 'note'} {found.claim}, rule {found.rule}{where}: {found.text}{whose}"
 
 
-def _trust(log_key: VerifierKey | None, chains: Sequence[str], policy: str | None) -> Trust:
+def _trust(log_key: LogTrust | None, chains: Sequence[str], policy: str | None) -> Trust:
     with named("--chain"):
         trusted = {name: fetch.load_chain(name) for name in chains} if chains else fetch.main_chains()
     with named("--policy"):
         witnesses = Policy.parse(fetch.read_file(policy, MAX_POLICY_BYTES)) if policy is not None else None
     logs = witnesses.logs if witnesses is not None else ()
-    if log_key is None and len(logs) == 1 and logs[0].type == ED25519:
-        log_key = logs[0]
+    if log_key is None and len({key.name for key in logs if key.type == ED25519}) == 1:
+        log_key = LogKeys(tuple(LogKey(key) for key in logs if key.type == ED25519))
     return Trust(log_key=log_key, chains=by_hash(trusted), policy=witnesses, sandbox=True)
 
 
@@ -125,7 +126,7 @@ def _trust(log_key: VerifierKey | None, chains: Sequence[str], policy: str | Non
 def audit(
     url: str,
     directory: Path,
-    log_key: VerifierKey | None,
+    log_key: LogTrust | None,
     chains: tuple[str, ...],
     policy: str | None,
     receipts: tuple[str, ...],
@@ -184,7 +185,7 @@ def audit(
 @_LINES
 def check_db(
     file: str,
-    log_key: VerifierKey | None,
+    log_key: LogTrust | None,
     chains: tuple[str, ...],
     policy: str | None,
     receipts: tuple[str, ...],
@@ -217,7 +218,7 @@ def check_db(
 @click.argument("file")
 @LOG_KEY
 @JSON
-def fork(file: str, log_key: VerifierKey | None, as_json: bool) -> None:
+def fork(file: str, log_key: LogTrust | None, as_json: bool) -> None:
     """Check the evidence that a log has shown two histories, as `audit` keeps it.
 
     FILE holds two checkpoints and the proof that the later one's tree does not begin with the earlier one's. Exit 0: it

@@ -19,7 +19,7 @@ from verifier import fetch
 from verifier.drand import ChainInfo
 from verifier.encoding import MAX_DOCUMENT_BYTES, Json, encode_json
 from verifier.errors import Code, FormatError, VerifierError
-from verifier.note import ED25519, VerifierKey
+from verifier.log_keys import LogKeys, LogTrust, as_keys
 from verifier.terminal import printable
 from verifier.verdict import Exit
 
@@ -100,27 +100,24 @@ def named(what: str) -> Iterator[None]:
         raise FormatError(Code.USAGE, f"{what}: {error.message}") from error
 
 
-def _vkey(_: click.Context, __: click.Parameter, value: str | None) -> VerifierKey | None:
-    if value is None:
+def _log_keys(_: click.Context, __: click.Parameter, values: Sequence[str]) -> LogTrust | None:
+    if not values:
         return None
     with named("--log-key"):
-        key = _key(value)
-        if key.type != ED25519:
-            raise FormatError(Code.VKEY, f"a log signs with Ed25519 (type 1); {key.name} is of another type")
-    return key
+        return as_keys(LogKeys(tuple(key for value in values for key in _keys(value).keys)))
 
 
-def _key(value: str) -> VerifierKey:
-    """The key that a text is, or that the file of that name holds."""
+def _keys(value: str) -> LogKeys:
+    """The keys that a text is, or that the file of that name holds."""
     try:
-        return VerifierKey.parse(value)
+        return LogKeys.parse(value)
     except (FormatError, UnicodeEncodeError) as error:
         if not _is_there(value):
             why = f": {error.message}" if "+" in value and isinstance(error, FormatError) else ""
             raise FormatError(Code.VKEY, f"{value!r} is neither a file nor a key (name+id+key){why}") from None
     text = fetch.read_file(value, MAX_KEY_BYTES).decode("utf-8", "replace").strip()
     try:
-        return VerifierKey.parse(text)
+        return LogKeys.parse(text)
     except FormatError as error:
         raise FormatError(Code.VKEY, f"the file {value} holds no key: {error.message}") from error
 
@@ -133,8 +130,10 @@ def _is_there(path: str) -> bool:
 
 
 LOG_KEY = click.option(
-    "--log-key", metavar="VKEY", callback=_vkey, help="The log's verifier key (name+id+key), or a file that holds it."
-)
+    "--log-key", metavar="VKEY", callback=_log_keys, multiple=True,
+    help="The log's verifier key (name+id+key), or a file that holds it. Of a log that changed its key all of them: "
+    "repeated, or a line each in one file, with the sizes that each signs, as VKEY 1-4711.",
+)  # fmt: skip
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of text.")
 
 

@@ -13,7 +13,7 @@ from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round
 from verifier.encoding import Json, encode_json, parse_decimal, parse_hex
 from verifier.errors import Code, FormatError, VerificationError
 from verifier.evidence import LogClaim
-from verifier.note import VerifierKey
+from verifier.log_keys import LogTrust
 from verifier.opening import Row, needed_rounds, open_session, session_of, unite
 from verifier.receipts import parse_document
 from verifier.session import Session, collect
@@ -60,7 +60,7 @@ def _wanted(_: click.Context, __: click.Parameter, values: Sequence[str]) -> dic
 @JSON
 def open_(
     files: tuple[str, ...],
-    log_key: VerifierKey | None,
+    log_key: LogTrust | None,
     chains: tuple[str, ...],
     signatures: Mapping[int | None, bytes],
     relay: str | None,

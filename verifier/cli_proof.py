@@ -8,8 +8,9 @@ from verifier import fetch
 from verifier.cli_common import JSON, LOG_KEY, leave, named, print_json, read, say
 from verifier.encoding import Json
 from verifier.errors import Code, FormatError, VerificationError
+from verifier.log_keys import LogTrust, as_keys, require_signed
 from verifier.merkle import leaf_hash
-from verifier.note import VerifierKey, open_note
+from verifier.note import Note, open_note
 from verifier.policy import MAX_POLICY_BYTES, NONE, Policy
 from verifier.tlog_proof import TlogProof, verify
 from verifier.verdict import Exit
@@ -21,7 +22,7 @@ from verifier.verdict import Exit
 @click.option("--policy", type=click.Path(), help="The witnesses to trust, and their quorum (C2SP tlog-policy).")
 @click.option("--entry", type=click.Path(), help="The entry's exact bytes, where the proof does not hold them.")
 @JSON
-def proof(file: str, log_key: VerifierKey | None, policy: str | None, entry: str | None, as_json: bool) -> None:
+def proof(file: str, log_key: LogTrust | None, policy: str | None, entry: str | None, as_json: bool) -> None:
     """Say whether the entry of a C2SP tlog-proof is in the log, and which witnesses saw that.
 
     FILE is a `.tlog-proof`, as `GET /v1/sessions/{id}/receipts/{index}/tlog-proof` gives it, of this log or any other.
@@ -38,7 +39,7 @@ def proof(file: str, log_key: VerifierKey | None, policy: str | None, entry: str
     with named("--policy"):
         trusted = Policy(quorum=NONE) if policy is None else Policy.parse(fetch.read_file(policy, MAX_POLICY_BYTES))
     if log_key is not None:
-        trusted.logs = (log_key,)
+        trusted.logs = tuple(one.key for one in as_keys(log_key).keys)
     with named("FILE"):
         parsed = TlogProof.parse(read(file))
     data = parsed.extra if entry is None else read(entry)
@@ -47,6 +48,8 @@ def proof(file: str, log_key: VerifierKey | None, policy: str | None, entry: str
     answer: dict[str, Json] = {"index": parsed.index}
     try:
         checkpoint = verify(parsed, leaf_hash(data), trusted)
+        if log_key is not None:
+            require_signed(Note.parse(parsed.checkpoint), checkpoint, log_key)
     except VerificationError as error:
         answer |= {"valid": False, "error": str(error)}
         text = f"NOT PROVEN: {error.message}"

@@ -17,7 +17,7 @@ from verifier.cli_common import JSON, LOG_KEY, leave, print_json, progress, read
 from verifier.encoding import Json
 from verifier.errors import Code, FormatError, VerificationError
 from verifier.evidence import LogClaim
-from verifier.note import VerifierKey
+from verifier.log_keys import LogTrust
 from verifier.statistics import charts, figures, odds
 from verifier.statistics.counts import Counter
 from verifier.statistics.page import html_page
@@ -61,7 +61,7 @@ class Source:
 @JSON
 def statistics(
     source: str | None,
-    log_key: VerifierKey | None,
+    log_key: LogTrust | None,
     host: str | None,
     recipe: str | None,
     sandbox: bool,
@@ -110,7 +110,7 @@ def statistics(
         leave(Exit.FAILED if told.failed else Exit.FAIR if counts.rolls else Exit.UNDECIDED)
 
 
-def _read(source: str, log_key: VerifierKey | None, counter: Counter) -> Source:
+def _read(source: str, log_key: LogTrust | None, counter: Counter) -> Source:
     session = _SESSION.fullmatch(source)
     if session is not None:
         address = f"{session['base']}/v1/sessions/{session['session']}/transcript"
@@ -122,7 +122,7 @@ def _read(source: str, log_key: VerifierKey | None, counter: Counter) -> Source:
     return _of_transcript(source, read(source), log_key, counter)
 
 
-def _of_transcript(name: str, data: bytes, log_key: VerifierKey | None, counter: Counter) -> Source:
+def _of_transcript(name: str, data: bytes, log_key: LogTrust | None, counter: Counter) -> Source:
     transcript = parse_transcript(data)
     for event in transcript.events:
         counter.take(event.data)
@@ -132,7 +132,7 @@ def _of_transcript(name: str, data: bytes, log_key: VerifierKey | None, counter:
 
 
 def _of_log(
-    name: str, opened: AbstractContextManager[whole_log.WholeLog], log_key: VerifierKey | None, counter: Counter
+    name: str, opened: AbstractContextManager[whole_log.WholeLog], log_key: LogTrust | None, counter: Counter
 ) -> Source:
     show = progress(name)
     with opened as log:

@@ -10,8 +10,9 @@ from typing import Protocol
 
 from verifier import merkle, rules
 from verifier.drand import ChainInfo, VerifiedRound
-from verifier.errors import Code, FormatError, VerifierError
-from verifier.note import COSIGNATURE_V1, ED25519, VerifierKey, open_note
+from verifier.errors import VerifierError
+from verifier.log_keys import LogKey, LogTrust, Signed, as_keys, signed_by
+from verifier.note import COSIGNATURE_V1, ED25519, open_note
 from verifier.policy import Policy
 from verifier.session import Session
 from verifier.transcript import Evidence, SignedCheckpoint, Transcript
@@ -65,23 +66,22 @@ class LogClaim:
 
     transcript: Transcript
     session: Session | None
-    log_key: VerifierKey | None
+    log_key: LogTrust | None
     policy: Policy | None
     findings: list[Finding] = field(default_factory=list)
     sound: list[SignedCheckpoint] = field(default_factory=list)
+    unvouched: int = 0
 
-    def key(self) -> VerifierKey | None:
-        """The log's key as the verifier was given it, by hand or in its policy (7.4), of type 0x01 in any case.
+    def keys(self) -> tuple[LogKey, ...]:
+        """The log's keys as the verifier was given them, by hand or in its policy (7.4), of type 0x01 in any case.
 
-        Of several keys that the policy has for this origin the document may choose one.
+        Those of the document's origin; if all are of other logs, these.
         """
-        if self.log_key is not None and self.log_key.type != ED25519:
-            raise FormatError(Code.VKEY, f"a log signs with Ed25519 (type 1); {self.log_key.name} is of another type")
-        if self.log_key is not None or self.policy is None:
-            return self.log_key
-        keys = [key for key in self.policy.logs if (key.name, key.type) == (self.transcript.origin, ED25519)]
-        named = [key for key in keys if key == self.transcript.log_key]
-        return next(iter(named + keys), None)
+        if self.log_key is not None:
+            given = as_keys(self.log_key)
+            return given.of(self.transcript.origin) or given.keys
+        logs = self.policy.logs if self.policy is not None else ()
+        return tuple(LogKey(key) for key in logs if (key.name, key.type) == (self.transcript.origin, ED25519))
 
     def claim(self) -> Claim:
         transcript, main = self.transcript, self.transcript.signed
@@ -96,13 +96,16 @@ class LogClaim:
         for event in transcript.events:
             self._included(leaves[event.index], event.index, event.proof, main)
         agreeing = [item.signed for item in transcript.evidence if self._agrees(item, leaves)]
-        key = self.key()
-        if key is not None:
-            self._signed(key, agreeing)
+        keys = self.keys()
+        if keys:
+            self._signed(keys, agreeing)
         if self.findings:
             return Claim.failed(ClaimName.LOG, self.findings)
-        if key is None:
+        if not keys:
             return Claim(ClaimName.LOG, State.UNKNOWN, "the log's key was not given (--log-key)")
+        if self.unvouched:
+            text = "a checkpoint in the evidence is signed by a key in the log's name that was not given (--log-key)"
+            return Claim(ClaimName.LOG, State.UNKNOWN, text)
         count = len(transcript.events)
         text = f"{count} entr{'y is' if count == 1 else 'ies are'} in the log {transcript.origin}"
         return Claim(ClaimName.LOG, State.PROVEN, f"{text} under its signed checkpoint of {main.checkpoint.size}")
@@ -121,20 +124,26 @@ class LogClaim:
             self._included(leaves[index], index, proof, item.signed)
         return len(self.findings) == before
 
-    def _signed(self, key: VerifierKey, agreeing: Iterable[SignedCheckpoint]) -> None:
-        if self.transcript.log_key != key:
+    def _signed(self, keys: Sequence[LogKey], agreeing: Iterable[SignedCheckpoint]) -> None:
+        if all(one.key != self.transcript.log_key for one in keys):
             self._broken("7.4", "the document names another log key than the verifier was given")
-        if key.name != self.transcript.origin:
-            self._broken("7.4", f"the key that the verifier was given is that of another log, {key.name}")
-        if _opens(self.transcript.signed, key):
-            self.sound.append(self.transcript.signed)
-        else:
+        if keys[0].key.name != self.transcript.origin:
+            self._broken("7.4", f"the key that the verifier was given is that of another log, {keys[0].key.name}")
+        if self._holds(keys, self.transcript.signed, "the checkpoint") is Signed.OTHER:
             self._broken("7.2", "the checkpoint is not signed by the log's key")
         for signed in agreeing:
-            if _opens(signed, key):
-                self.sound.append(signed)
-            else:
-                self._broken("7.2", "a checkpoint in the evidence is not signed by the log's key")
+            self.unvouched += self._holds(keys, signed, "a checkpoint in the evidence") is Signed.OTHER
+
+    def _holds(self, keys: Sequence[LogKey], signed: SignedCheckpoint, what: str) -> Signed:
+        """Whether a checkpoint counts; a finding where it does not, except for a key that was not given."""
+        found = signed_by(signed.note, signed.checkpoint.size, keys)
+        if found is Signed.YES:
+            self.sound.append(signed)
+        elif found is Signed.BEYOND:
+            self._broken("7.4", f"{what} of {signed.checkpoint.size} entries is {found.value}")
+        elif found is not Signed.OTHER:
+            self._broken("7.2", f"{what} is not signed by the log's key")
+        return found
 
     def _included(self, leaf: bytes, index: int, proof: Sequence[bytes], signed: SignedCheckpoint) -> None:
         checkpoint = signed.checkpoint
@@ -145,14 +154,6 @@ class LogClaim:
 
     def _broken(self, rule: str, text: str, index: int | None = None) -> None:
         self.findings.append(Finding(ClaimName.LOG, rule, text, index))
-
-
-def _opens(signed: SignedCheckpoint, key: VerifierKey) -> bool:
-    try:
-        open_note(signed.note, [key])
-    except VerifierError:
-        return False
-    return True
 
 
 @dataclass(frozen=True, slots=True)

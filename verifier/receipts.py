@@ -17,7 +17,7 @@ from verifier import entries
 from verifier.encoding import Json, parse_document_json
 from verifier.errors import Code, FormatError, VerifierError
 from verifier.evidence import LogClaim
-from verifier.note import VerifierKey
+from verifier.log_keys import LogTrust
 from verifier.session import Session, collect
 from verifier.tlog_proof import TlogProof
 from verifier.transcript import Event, SignedCheckpoint, Transcript, document_bytes, parse_transcript
@@ -80,7 +80,7 @@ class Answer:
         }
 
 
-def compare(receipt: bytes, transcript: bytes, log_key: VerifierKey | None) -> Answer:
+def compare(receipt: bytes, transcript: bytes, log_key: LogTrust | None) -> Answer:
     """Look up the receipt's entry in the transcript. Raises FormatError for unusable input.
 
     Exit: 0 present; 1 absent, replaced, there but not counted, or one of the two documents is false; 2 when the
@@ -99,7 +99,7 @@ def compare(receipt: bytes, transcript: bytes, log_key: VerifierKey | None) -> A
     code = {Found.PRESENT: Exit.FAIR, Found.NOT_COVERED: Exit.UNDECIDED}.get(found, Exit.FAILED)
     if any(log.state == State.FAILED for log in logs):
         code = Exit.FAILED
-    elif log_key is None:
+    elif any(log.state == State.UNKNOWN for log in logs):
         code = Exit.UNDECIDED
     return Answer(found, text, code, event.index, event.entry.type, logs[0], logs[1], field)
 

@@ -167,10 +167,10 @@ def check_void(session: Session) -> None:
         session.fail("complete", "6.7", "a live session with every call drawn is revealed by the service")
 
 
-def check(document: str, key: Key | None, chains: dict[str, Any], sandbox: bool) -> tuple[int, list[str]]:
+def check(document: str, keys: list[Key], chains: dict[str, Any], sandbox: bool) -> tuple[int, list[str]]:
     """The exit code, and the lines that say why."""
     session = Session(document, chains)
-    session.check_log(key)
+    session.check_log(keys)
     session.check_rounds()
     session.check_seed()
     outcomes = session.check_outcomes()
@@ -204,12 +204,12 @@ def everything(session: Session) -> list[dict[str, Any]]:
     return [entry for _, entry in session.contributions] + called
 
 
-def key_of(text: str) -> Key:
-    """The key that a text is, or that the file of that name holds."""
+def keys_of(text: str) -> list[Key]:
+    """The keys that a text is, or that the file of that name holds, one a line."""
     if "+" not in text:
         with open(text, encoding="utf-8") as file:  # noqa: PTH123
-            text = file.read().strip()
-    return Key(text)
+            text = file.read()
+    return [Key(line.strip()) for line in text.splitlines() if line.strip()]
 
 
 def main(document: bytes, infos: bytes) -> int:
@@ -218,7 +218,11 @@ def main(document: bytes, infos: bytes) -> int:
         description="Check the session in this file. Exit 0 fair, 1 failed, 2 not decided, 3 unusable."
     )
     parser.add_argument(
-        "--log-key", metavar="KEY", help="the log's key (name+id+base64) or a file with it, from somewhere else"
+        "--log-key",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="the log's key (name+id+base64) or a file with it, from somewhere else; repeated if the log changed it",
     )
     parser.add_argument(
         "--chain", metavar="FILE", help="trust this drand chain's info (JSON) in place of those built in"
@@ -236,8 +240,8 @@ def main(document: bytes, infos: bytes) -> int:
             with open(options.chain, encoding="utf-8") as file:  # noqa: PTH123
                 listed = [parse_json(file.read())]
         chains = {info["hash"]: info for info in listed if chain_hash(info) == info["hash"]}
-        key = key_of(options.log_key) if options.log_key is not None else None
-        code, lines = check(document.decode("utf-8"), key, chains, options.sandbox)
+        keys = [key for text in options.log_key for key in keys_of(text)]
+        code, lines = check(document.decode("utf-8"), keys, chains, options.sandbox)
     except Exception as error:  # noqa: BLE001 - whatever a document does, it is no verdict
         sys.stderr.write(f"unusable: {type(error).__name__}: {ascii(str(error))[1:-1]}\n")
         return UNUSABLE

@@ -196,9 +196,13 @@ def ed25519(key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 class Key:
-    """A log's key: name+id+base64(type and key), the id over name and key (C2SP signed-note)."""
+    """A log's key: name+id+base64(type and key), the id over name and key (C2SP signed-note).
 
-    def __init__(self, text: str) -> None:
+    Of a log that changed its key the sizes that it signs stand behind it: 1-4711, or 4711-.
+    """
+
+    def __init__(self, line: str) -> None:
+        text, _, sizes = line.partition(" ")
         self.text = text
         if text.count("+") < 2:
             raise Unusable("a log's key has three parts joined by +")
@@ -207,6 +211,10 @@ class Key:
         self.id, self.key = sha256(self.name.encode("utf-8") + b"\n" + material)[:4], material[1:]
         if unhex(stated, 4) != self.id or material[0] != 1 or len(self.key) != 32:
             raise Unusable("no Ed25519 key of a log, or its id is another's")
+        low, dash, high = sizes.strip().partition("-")
+        if sizes and not (low.isdecimal() and dash and (not high or high.isdecimal())):
+            raise Unusable("behind a log's key stand the sizes that it signs, as 1-4711 and 4711- are")
+        self.first, self.last = int(low or 0), int(high) if high else None
 
 
 class Note:
@@ -227,9 +235,16 @@ class Note:
                 raise Unusable("a signature line without its dash")
             self.signatures.append((name, unbase64(encoded)))
 
-    def signed_by(self, key: Key) -> bool:
-        mine = [data[4:] for name, data in self.signatures if name == key.name and data[:4] == key.id]
-        return bool(mine) and all(ed25519(key.key, self.body.encode("utf-8"), signature) for signature in mine)
+    def signed_by(self, keys: list[Key]) -> bool:
+        """Whether one of the keys that are for this size signed it, and no line of theirs is false."""
+        due = [key for key in keys if key.first <= self.size and (key.last is None or self.size <= key.last)]
+        mine = [
+            (key.key, data[4:])
+            for name, data in self.signatures
+            for key in due
+            if name == key.name and data[:4] == key.id
+        ]
+        return bool(mine) and all(ed25519(key, self.body.encode("utf-8"), signature) for key, signature in mine)
 
 
 # --- from the seed to the outcomes (sections 4 and 5) ----------------------------------------------------------------

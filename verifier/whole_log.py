@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from verifier.errors import Code, FormatError, VerificationError, VerifierError
+from verifier.log_keys import LogTrust, require_signed
 from verifier.merkle import Frontier, leaf_hash
-from verifier.note import Signature, VerifierKey, open_note
+from verifier.note import Signature, VerifierKey
 from verifier.tiles import MAX_ENTRY_BYTES, TILE_WIDTH, bundle_of, parse_bundle
 from verifier.transcript import SignedCheckpoint
 
@@ -67,18 +68,15 @@ class WholeLog:
                 self.frontier.append(leaf_hash(entry))
                 yield entry
 
-    def check(self, key: VerifierKey | None) -> None:
+    def check(self, key: LogTrust | None) -> None:
         """Compare what was read, all of it, with the checkpoint; and its signature, if the log's key is given.
 
         Raises VerificationError(INCLUSION, SIGNATURE).
         """
         if self.frontier.root() != self.signed.checkpoint.root or self.frontier.size != self.size:
             raise VerificationError(Code.INCLUSION, "the entries are not those that the log's checkpoint covers")
-        if key is None:
-            return
-        if key.name != self.signed.checkpoint.origin:
-            raise VerificationError(Code.SIGNATURE, f"the key is that of another log, {key.name}")
-        open_note(self.signed.note, [key])
+        if key is not None:
+            require_signed(self.signed.note, self.signed.checkpoint, key)
 
 
 def is_database(path: Path | str) -> bool:
@@ -138,7 +136,20 @@ def _log_of(db: sqlite3.Connection, path: Path | str) -> WholeLog:
         found = [entry for place, (i, entry) in enumerate(rows, first) if i == place and isinstance(entry, bytes)]
         return found if len(found) == len(rows) else []
 
-    return WholeLog(SignedCheckpoint.parse(newest[0]), batch, lambda size: _cosigned(db, size))
+    signed = SignedCheckpoint.parse(newest[0])
+    more = "".join(_key_lines(db).get(signed.checkpoint.size, []))
+    return WholeLog(SignedCheckpoint.parse(newest[0] + more), batch, lambda size: _cosigned(db, size))
+
+
+def _key_lines(db: sqlite3.Connection) -> dict[int, list[str]]:
+    """The lines of keys that the log changed to, by the size of the checkpoint that each begins with."""
+    found: dict[int, list[str]] = {}
+    if _has_table(db, "log_keys"):
+        wanted = "SELECT first, vkey, signature FROM log_keys WHERE signature IS NOT NULL LIMIT ?"
+        for first, vkey, signature in db.execute(wanted, [MAX_WITNESSES]):
+            with suppress(VerifierError, TypeError, ValueError, AttributeError):
+                found.setdefault(first, []).append(_line(vkey, signature))
+    return found
 
 
 def _cosigned(db: sqlite3.Connection, size: int) -> Iterator[SignedCheckpoint]:
@@ -146,12 +157,13 @@ def _cosigned(db: sqlite3.Connection, size: int) -> Iterator[SignedCheckpoint]:
     if not all(_has_table(db, name) for name in ("witnesses", "cosignatures")):
         return
     keys = dict(db.execute("SELECT id, vkey FROM witnesses LIMIT ?", [MAX_WITNESSES]))
+    began = _key_lines(db)
     wanted = "SELECT size, note, witness, signature FROM checkpoints JOIN cosignatures USING (size) WHERE size > ?"
     rows = db.execute(f"{wanted} ORDER BY size", [size])
     for _, several in groupby(rows, key=itemgetter(0)):
         shown = list(islice(several, MAX_WITNESSES))
         with suppress(VerifierError, TypeError, ValueError, AttributeError, LookupError):
-            lines = [_line(keys[witness], signature) for _, _, witness, signature in shown]
+            lines = [*began.get(shown[0][0], []), *(_line(keys[key], signature) for _, _, key, signature in shown)]
             yield SignedCheckpoint.parse(shown[0][1] + "".join(lines))
 
 

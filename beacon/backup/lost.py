@@ -14,7 +14,7 @@ from typing import Final
 
 from sqlite_utils import Database
 
-from beacon.datadir import log_signer
+from beacon.keys.log import log_signer
 from beacon.keys.master import fingerprint, owns
 from beacon.log.recovery import recover
 from beacon.sessions.custody import CHECK, MasterCipher

@@ -17,7 +17,8 @@ from typing import Final
 from beacon.backup import databases, manifest
 from beacon.backup.manifest import BackupRefused, Cosigned, Kept, Manifest, Progress, no_progress
 from beacon.clock import Clock
-from beacon.datadir import log_signer, require_databases
+from beacon.datadir import require_databases
+from beacon.keys.log import log_keys, log_signer
 from beacon.keys.master import fingerprint, owns
 from beacon.log import highwater
 from beacon.settings import CONFIG_NAME, ConfigurationError, Settings, read_key, sync_directory
@@ -115,7 +116,7 @@ def _require_room(settings: Settings, target: Path) -> None:
 
 def _fill(settings: Settings, vkey: VerifierKey, work: Path, now: int, progress: Progress, *, keys: bool) -> Manifest:
     log, private = work / manifest.LOG_DB, work / manifest.PRIVATE_DB
-    mark = highwater.newest(settings.log_mark, vkey)
+    mark = highwater.newest(settings.log_mark, log_keys(settings))
     databases.copy(settings.log_db, log, progress)
     databases.copy(settings.private_db, private, progress)
     if mark is not None and not databases.holds(log, mark.size, mark.root):

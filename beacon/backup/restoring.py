@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from beacon.backup import databases, manifest
 from beacon.backup.manifest import BackupRefused, Manifest, Progress, no_progress
-from beacon.datadir import log_signer, require_empty
+from beacon.datadir import require_empty
+from beacon.keys.log import log_signer
 from beacon.keys.master import fingerprint, owns
 from beacon.log import highwater
+from beacon.log.keys import trusted
 from beacon.settings import CONFIG_NAME, ConfigurationError, Settings, load_settings, read_key, sync_directory
 from beacon.store.errors import LogBehind, WriteFailed
+from beacon.store.schema import open_readonly, reading
 from verifier.errors import VerifierError
 from verifier.note import VerifierKey
 
@@ -131,7 +135,8 @@ def _check_keys(made: Manifest, settings: Settings, work: Path) -> None:
 
 def _add_mark(mark: Path, work: Path, vkey: VerifierKey, made: Manifest) -> None:
     """Raise LogBehind when the log lacks what the mark says was acknowledged."""
-    found = highwater.newest(mark, vkey)
+    with reading(work / manifest.LOG_DB), closing(open_readonly(work / manifest.LOG_DB)) as db:
+        found = highwater.newest(mark, trusted(db, vkey))
     if found is None:
         raise BackupRefused(f"{mark} holds no mark")
     if not databases.holds(work / manifest.LOG_DB, found.size, found.root):

@@ -30,7 +30,7 @@ from verifier import entries
 from verifier.drand import ChainInfo
 from verifier.encoding import parse_document_json
 from verifier.fetch import load_chain, main_chains
-from verifier.note import VerifierKey
+from verifier.log_keys import LogKeys
 from verifier.verdict import State
 
 __all__ = [
@@ -72,15 +72,15 @@ class Beacon:
         sandbox: bool | None = None,
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
-        """log_key: the log's C2SP verifier key, as `beacon init` prints it. chains: the drand chains that are taken,
-        of files with `load_chain`; the pinned main networks if None. host, sandbox: the name that its seals must bear,
-        and whether they must be marked as tests, where given. clock: ms since the epoch. Raises FormatError for a bad
-        key.
+        """log_key: the log's C2SP verifier key, as `beacon init` prints it; of a log that changes its key all of them,
+        a line each, as log.vkey has them. chains: the drand chains that are taken, of files with `load_chain`; the
+        pinned main networks if None. host, sandbox: the name that its seals must bear, and whether they must be marked
+        as tests, where given. clock: ms since the epoch. Raises FormatError for a bad key.
         """
         known = main_chains().values() if chains is None else chains
         self._connection: Final = Connection(
             Transport(url, token, seconds=seconds, attempts=attempts),
-            VerifierKey.parse(log_key.strip()),
+            LogKeys.parse(log_key),
             {chain.hash: chain for chain in known},
             folder=receipts,
             clock=clock,

@@ -16,7 +16,7 @@ from verifier.check import Trust, check
 from verifier.drand import ChainInfo, Round, VerifiedRound, verify_round, verify_rounds
 from verifier.encoding import Json, parse_hex
 from verifier.errors import FormatError
-from verifier.note import VerifierKey
+from verifier.log_keys import LogTrust
 from verifier.transcript import Event, Transcript
 from verifier.verdict import Verdict
 
@@ -31,7 +31,7 @@ class Connection:
     def __init__(
         self,
         transport: Transport,
-        key: VerifierKey,
+        key: LogTrust,
         chains: Mapping[bytes, ChainInfo],
         *,
         folder: Path | None,

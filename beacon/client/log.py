@@ -1,4 +1,4 @@
-"""The log as the SDK sees it: receipts checked with the pinned key, checkpoints that never go back, files of both.
+"""The log as the SDK sees it: receipts checked with the pinned keys, checkpoints that never go back, files of both.
 
 Every receipt shows two roots beside its checkpoint's own: those of the trees that end before and behind its entry,
 since the left siblings of an inclusion proof are the whole tree before the entry (RFC 6962, 2.1.1). So without asking
@@ -20,8 +20,9 @@ from verifier.drand import ChainInfo
 from verifier.encoding import Json
 from verifier.errors import VerifierError
 from verifier.evidence import LogClaim
+from verifier.log_keys import LogTrust, require_signed
 from verifier.merkle import node_hash
-from verifier.note import Checkpoint, VerifierKey, open_note
+from verifier.note import Checkpoint
 from verifier.session import collect
 from verifier.transcript import Event, SignedCheckpoint, Transcript, document_bytes, parse_transcript
 from verifier.verdict import State
@@ -67,7 +68,7 @@ class Receipt:
         return self.event.entry
 
 
-def open_receipt(document: Json, key: VerifierKey, chains: Mapping[bytes, ChainInfo], received: int) -> Receipt:
+def open_receipt(document: Json, key: LogTrust, chains: Mapping[bytes, ChainInfo], received: int) -> Receipt:
     """Check a receipt: signed by the log's key, the entry in the tree, the chain a pinned one. Takes milliseconds.
 
     Raises Dishonest, also for a chain that is not among `chains`: nothing could be verified of it.
@@ -82,7 +83,7 @@ def open_receipt(document: Json, key: VerifierKey, chains: Mapping[bytes, ChainI
     return Receipt(transcript.events[0], received, data, chain, transcript.signed)
 
 
-def open_document(data: bytes, key: VerifierKey, chains: Mapping[bytes, ChainInfo]) -> Transcript:
+def open_document(data: bytes, key: LogTrust, chains: Mapping[bytes, ChainInfo]) -> Transcript:
     """A receipt or transcript whose entries are in the log under its signed checkpoint. Raises as `open_receipt`."""
     try:
         transcript = parse_transcript(data)
@@ -118,7 +119,7 @@ def prefix_roots(leaf: bytes, index: int, size: int, proof: Sequence[bytes]) -> 
 class LogView:
     """What was seen of one log: the largest checkpoint, and the newest 10,000 roots by the size of their trees."""
 
-    def __init__(self, key: VerifierKey) -> None:
+    def __init__(self, key: LogTrust) -> None:
         self.key: Final = key
         self.largest: SignedCheckpoint | None = None
         self._roots: Final[OrderedDict[int, bytes]] = OrderedDict()
@@ -132,7 +133,7 @@ class LogView:
         """Start from a checkpoint that was kept. Raises Dishonest unless the log's key has signed it."""
         try:
             signed = SignedCheckpoint.parse(note.decode())
-            open_note(signed.note, [self.key])
+            require_signed(signed.note, signed.checkpoint, self.key)
         except (VerifierError, UnicodeDecodeError) as error:
             raise Dishonest("the checkpoint that was kept is not signed by this log's key", note) from error
         self.admit(signed, 0, {}, note)

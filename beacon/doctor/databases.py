@@ -16,11 +16,12 @@ from typing import Final, TypeVar
 from sqlite_utils import Database
 
 from beacon.clock import Clock
-from beacon.datadir import log_signer
 from beacon.doctor.finding import Finding, fine, found
+from beacon.keys.log import log_keys, log_signer
 from beacon.log.highwater import compare
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.recovery import recover
+from beacon.log.signing import Signers
 from beacon.permissions import user_name
 from beacon.sessions.custody import CHECK, MasterCipher
 from beacon.settings import ConfigurationError, Settings, read_key
@@ -59,7 +60,7 @@ def moment(path: Path, query: Callable[[Database], T]) -> T:
         return query(db)
 
 
-def _signer(settings: Settings) -> SigningKey | Finding | None:
+def _signer(settings: Settings) -> Signers | Finding | None:
     """The log's key, or what is wrong with it; None where it is missing, which is told of elsewhere."""
     path = settings.log_key
     try:
@@ -77,11 +78,15 @@ def _published(settings: Settings, vkey: VerifierKey) -> Iterator[Finding]:
     path = settings.log_vkey
     yield fine("log-key", settings.log_key, f"signs as {vkey}")
     try:
-        same = path.read_text(encoding="utf-8").strip() == str(vkey)
+        due = str(log_keys(settings))
+    except StoreError:
+        due = str(vkey)
+    try:
+        same = path.read_text(encoding="utf-8").strip() == due
     except (OSError, UnicodeDecodeError):
         same = False
     if not same:
-        fix = f"echo {quote(str(vkey))} > {quote(str(path))}"
+        fix = f"echo {quote(due)} > {quote(str(path))}"
         yield found("log-vkey-other", path, "is missing, or not the public half of log.key", fix)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from beacon.clock import Clock
-from beacon.datadir import log_signer
 from beacon.doctor import configuration, databases, files, machine, relays, running, witnesses
 from beacon.doctor.finding import Finding
 from beacon.doctor.machine import Machine
+from beacon.keys.log import log_signer
 from beacon.settings import ConfigurationError, Settings
 from beacon.witness.configured import load_policy
 from verifier.drand import ChainInfo

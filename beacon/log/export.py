@@ -16,7 +16,7 @@ from typing import Final
 
 from sqlite_utils import Database
 
-from beacon.log import cosignatures, reads
+from beacon.log import cosignatures, keys, reads
 from beacon.log.recovery import open_checkpoint
 from beacon.log.snapshot import copy
 from beacon.log.tiles import tile_bytes
@@ -62,12 +62,13 @@ def export(
         note = reads.signed_note(db, newest) + _lines(db, newest, witnesses)
         _check_grown(db, directory / CHECKPOINT, newest, vkey)
         layout = tile_layout(newest)
-        files = sum(level.full + bool(level.partial_width) for level in (layout[0], *layout)) + 2
+        files = sum(level.full + bool(level.partial_width) for level in (layout[0], *layout)) + 3
         written = 0
         for done, tile in enumerate(tiles(newest), 1):
             written += _write(directory / tile.path, _bytes(db, tile, newest))
             progress(done, files)
         written += _write(directory / "vkey", f"{vkey}\n".encode())
+        written += _write(directory / "vkeys", f"{keys.known(db, vkey)}\n".encode())
         written += _write(directory / CHECKPOINT, note.encode(), sync=True)
         progress(files, files)
     return Exported(newest, files, written)

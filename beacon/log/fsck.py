@@ -1,6 +1,6 @@
 """Checking a whole log file, and rebuilding what follows from its entries.
 
-`check` trusts nothing but the key it is given: every entry is parsed and hashed again, every stored hash, root and
+`check` trusts nothing but the keys it is given: every entry is parsed and hashed again, every stored hash, root and
 signature compared with what follows from the entries, and every derived row with what the projections make of them.
 Every drand round that an entry or a table states is verified under its chain's key. It reads one moment of the file,
 also beside a running service, in memory that does not grow with the log. Projections are told of the same commits as
@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from sqlite_utils import Database
 
+from beacon.log import keys
 from beacon.log.fsck_cosignatures import CosignaturesCheck
 from beacon.log.fsck_rounds import RoundsCheck
 from beacon.log.projection import Loading, Projection
@@ -32,8 +33,8 @@ from beacon.store.rows import insert_rows
 from beacon.store.schema import DAMAGE, connect, open_readonly, readonly_uri, refusal
 from verifier import entries
 from verifier.errors import VerifierError
+from verifier.log_keys import LogTrust, name_of
 from verifier.merkle import leaf_hash, node_hash
-from verifier.note import VerifierKey
 
 Progress = Callable[[int, int], None]
 
@@ -46,9 +47,9 @@ _CHUNK: Final = 1_000
 class Finding:
     """Something that is not as it should be.
 
-    where: schema, database, entry, hash, checkpoint, cosignature, derived, round, evidence or mark.
-    index: the entry's index, the hash row's, the checkpoint's size, or the number of a stored round (round) or of one
-    that was signed twice (evidence); None where it is about the whole.
+    where: schema, database, key, entry, hash, checkpoint, cosignature, derived, round, evidence or mark.
+    index: the entry's index, the hash row's, the checkpoint's size, the first size of a key, or the number of a stored
+    round (round) or of one that was signed twice (evidence); None where it is about the whole.
     """
 
     where: str
@@ -95,14 +96,14 @@ class Report:
 
 def check(
     path: Path,
-    vkey: VerifierKey,
+    trust: LogTrust,
     projections: Sequence[Projection] | None = None,
     progress: Progress | None = None,
     *,
     rounds: bool = True,
     round_progress: Progress | None = None,
 ) -> Report:
-    """Check a whole log file; the origin is the key's name. Writes nothing to it and needs no lock.
+    """Check a whole log file; the origin is the keys' name. Writes nothing to it and needs no lock.
 
     projections: fresh ones, used for this alone; without them the derived tables are not checked.
     progress: called with (entries done, entries in all). rounds: False compares the rounds and does not verify them.
@@ -114,7 +115,7 @@ def check(
             with closing(open_readonly(path)) as db:
                 _check_schema(db, report)
             with closing(_beside(path, Path(directory) / "scratch.db")) as db:
-                whole = _Check(db, vkey, projections, progress or _no_progress, report)
+                whole = _Check(db, trust, projections, progress or _no_progress, report)
                 whole.run(round_progress or _no_progress)
         except DAMAGE as error:
             reason = refusal(path, error)
@@ -124,7 +125,7 @@ def check(
     return report
 
 
-def rebuild(path: Path, vkey: VerifierKey, projections: Sequence[Projection], progress: Progress | None = None) -> int:
+def rebuild(path: Path, trust: LogTrust, projections: Sequence[Projection], progress: Progress | None = None) -> int:
     """Rebuild the stored hashes and the derived tables from the entries, in one transaction. Gives how many entries.
 
     Nothing is changed unless every checkpoint then has the root that its signature covers. projections: fresh ones,
@@ -138,7 +139,7 @@ def rebuild(path: Path, vkey: VerifierKey, projections: Sequence[Projection], pr
             db.execute("PRAGMA synchronous = FULL")
             db.execute("BEGIN IMMEDIATE")
             try:
-                size = _rebuild(db, vkey, projections, progress or _no_progress)
+                size = _rebuild(db, trust, projections, progress or _no_progress)
                 LOG_SCHEMA.check(db)
                 db.commit()
             except BaseException:
@@ -167,13 +168,13 @@ class _Check:
     def __init__(
         self,
         db: Database,
-        vkey: VerifierKey,
+        trust: LogTrust,
         projections: Sequence[Projection] | None,
         progress: Progress,
         report: Report,
     ) -> None:
         self._db: Final = db
-        self._vkey: Final = vkey
+        self._trust: Final = keys.trusted(db, trust)
         self._projections: Final = projections or ()
         self._progress: Final = progress
         self._report: Final = report
@@ -190,6 +191,8 @@ class _Check:
             if line != "ok":
                 self._report.add("database", None, line)
         self._report.rounds = self._db.execute("SELECT count(*) FROM log.rounds").fetchone()[0]
+        for size, text in keys.complaints(self._db, name_of(self._trust)):
+            self._report.add("key", size, text)
         _open_all(self._projections, self._db)
         self._cosignatures = CosignaturesCheck(self._db, self._report.add)
         self._check_entries()
@@ -243,7 +246,7 @@ class _Check:
         self._time = entry.time
         if (index == 0) != isinstance(entry, entries.Log):
             self._report.add("entry", index, "the first entry, and no other, is of type log")
-        elif isinstance(entry, entries.Log) and entry.origin != self._vkey.name:
+        elif isinstance(entry, entries.Log) and entry.origin != name_of(self._trust):
             self._report.add("entry", index, f"names another log, {entry.origin}")
         self._rounds.see(index, entry)
 
@@ -257,7 +260,7 @@ class _Check:
     def _check_checkpoint(self, size: int, note: str, time: int) -> None:
         self._report.checkpoints += 1
         try:
-            root = open_checkpoint(note, size, self._vkey)
+            root = open_checkpoint(note, size, self._trust)
         except LogDamaged as error:
             self._report.add("checkpoint", size, str(error))
             return
@@ -347,13 +350,14 @@ def _beside(path: Path, scratch: Path) -> Database:
     return db
 
 
-def _rebuild(db: Database, vkey: VerifierKey, projections: Sequence[Projection], progress: Progress) -> int:
+def _rebuild(db: Database, trust: LogTrust, projections: Sequence[Projection], progress: Progress) -> int:
     LOG_SCHEMA.check_kind(db)
+    trust = keys.trusted(db, trust)
     for table, statements in (("hashes", (*HASHES, *immutable("hashes"))), *DERIVED.items()):
         db.execute(f"DROP TABLE IF EXISTS {table}")
         for statement in statements:
             db.execute(statement)
-    signed = {size: open_checkpoint(note, size, vkey) for size, note in _checkpoints(db)}
+    signed = {size: open_checkpoint(note, size, trust) for size, note in _checkpoints(db)}
     total = int(db.execute("SELECT count(*) FROM entries").fetchone()[0])
     if total != max(signed, default=0):
         raise LogDamaged(f"{total} entries, and a checkpoint of {max(signed, default=0)}")

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from sqlite_utils import Database
 
-from beacon.log import reads
+from beacon.log import keys, reads
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.recovery import open_checkpoint, recover
 from beacon.store.errors import LogBehind, LogDamaged, WriteFailed
@@ -30,7 +30,8 @@ from beacon.store.lock import FileLock
 from beacon.store.mark import SLOTS, MarkFile
 from beacon.store.schema import DAMAGE, open_readonly, reading
 from verifier.errors import VerifierError
-from verifier.note import Checkpoint, Note, VerifierKey
+from verifier.log_keys import LogTrust, name_of
+from verifier.note import Checkpoint, Note
 
 ADVICE: Final = (
     "Going on from here would sign a second history. Put the newest log.db back, together with its log.db-wal. If what "
@@ -50,19 +51,18 @@ class Mark(NamedTuple):
 class HighWater:
     """The mark of one log that is open for writing. step: told the name of each step of a write."""
 
-    def __init__(self, path: Path, vkey: VerifierKey, step: Callable[[str], None]) -> None:
+    def __init__(self, path: Path, step: Callable[[str], None]) -> None:
         """Nothing is read or made yet."""
         self._file: Final = MarkFile(path)
-        self._vkey: Final = vkey
         self._step: Final = step
         self._slot = 0
         self._target: SignedCheckpoint | None = None
         self._writing: Future[None] | None = None
         self._pool: Final = ThreadPoolExecutor(1, thread_name_prefix=f"mark {path.name}")
 
-    def check(self, db: Database, size: int) -> None:
+    def check(self, db: Database, size: int, trust: LogTrust) -> None:
         """As `compare`, and go on from the mark that is there."""
-        found = compare(db, size, self._file.path, self._vkey)
+        found = compare(db, size, self._file.path, trust)
         self._slot = 0 if found is None else found.slot
 
     def begin(self, checkpoint: SignedCheckpoint) -> None:
@@ -92,27 +92,27 @@ class HighWater:
         self._step("marked")
 
 
-def newest(path: Path, vkey: VerifierKey) -> Mark | None:
-    """Read the mark of the log that `vkey` signs; None when there is no file, or nothing in it.
+def newest(path: Path, trust: LogTrust) -> Mark | None:
+    """Read the mark of the log that these keys sign; None when there is no file, or nothing in it.
 
     Raises CannotOpen, and LogBehind when what it holds is no checkpoint of this log.
     """
     slots = MarkFile(path).read()
     if slots is None or not any(slots):
         return None
-    marks = [mark for slot, text in enumerate(slots) if (mark := _parse(text, slot, vkey)) is not None]
+    marks = [mark for slot, text in enumerate(slots) if (mark := _parse(text, slot, trust)) is not None]
     if not marks:
         raise LogBehind(
-            f"{path} holds no checkpoint that {vkey.name} signed, so nobody can say whether this is the newest log. "
-            "Put the right file back; if there is none and log.db is surely the newest there was, delete it and run "
-            "`beacon log mark`"
+            f"{path} holds no checkpoint that {name_of(trust)} signed, so nobody can say whether this is the newest "
+            "log. Put the right file back; if there is none and log.db is surely the newest there was, delete it and "
+            "run `beacon log mark`"
         )
     return max(marks)
 
 
-def compare(db: Database, size: int, path: Path, vkey: VerifierKey) -> Mark | None:
+def compare(db: Database, size: int, path: Path, trust: LogTrust) -> Mark | None:
     """Raise LogBehind unless the log of this size holds what its mark says; one of a single entry needs no mark."""
-    found = newest(path, vkey)
+    found = newest(path, keys.trusted(db, trust))
     if found is None:
         if size > 1:
             raise LogBehind(
@@ -133,7 +133,7 @@ def compare(db: Database, size: int, path: Path, vkey: VerifierKey) -> Mark | No
     return found
 
 
-def complaint(path: Path, mark: Path, vkey: VerifierKey) -> str | None:
+def complaint(path: Path, mark: Path, trust: LogTrust) -> str | None:
     """Why the service would not start from the log at `path` because of its mark, or None. Beside the service, too.
 
     What is wrong with the log itself is no business of this. Raises CannotOpen.
@@ -141,7 +141,7 @@ def complaint(path: Path, mark: Path, vkey: VerifierKey) -> str | None:
     try:
         with closing(open_readonly(path)) as db:
             (size,) = db.execute("SELECT coalesce(max(size), 0) FROM checkpoints").fetchone()
-            compare(db, size, mark, vkey)
+            compare(db, size, mark, trust)
     except LogBehind as error:
         return str(error)
     except (LogDamaged, *DAMAGE):
@@ -149,17 +149,17 @@ def complaint(path: Path, mark: Path, vkey: VerifierKey) -> str | None:
     return None
 
 
-def make(path: Path, mark: Path, vkey: VerifierKey) -> int:
+def make(path: Path, mark: Path, trust: LogTrust) -> int:
     """Make a mark that was lost from the log as it stands; gives the log's size.
 
     Raises LogBehind when there is a mark, AlreadyOpen while a service runs, CannotOpen, DatabaseDamaged, WriteFailed.
     """
     lock, file = FileLock(path), MarkFile(mark)
     try:
-        if (found := newest(mark, vkey)) is not None:
-            raise LogBehind(f"{mark} is there and says size {found.size}; it is only made where there is none")
         with reading(path), closing(open_readonly(path)) as db:
-            checkpoint = recover(db, vkey).checkpoint
+            if (found := newest(mark, keys.trusted(db, trust))) is not None:
+                raise LogBehind(f"{mark} is there and says size {found.size}; it is only made where there is none")
+            checkpoint = recover(db, trust).checkpoint
         if checkpoint is None:
             raise LogDamaged(f"{path} has no checkpoint")
         file.write(0, checkpoint.note.encode())
@@ -169,10 +169,10 @@ def make(path: Path, mark: Path, vkey: VerifierKey) -> int:
     return checkpoint.size
 
 
-def _parse(text: bytes, slot: int, vkey: VerifierKey) -> Mark | None:
+def _parse(text: bytes, slot: int, trust: LogTrust) -> Mark | None:
     try:
         note = text.decode()
         size = Checkpoint.parse(Note.parse(note).text).size
-        return Mark(size, open_checkpoint(note, size, vkey), note, slot)
+        return Mark(size, open_checkpoint(note, size, trust), note, slot)
     except (UnicodeDecodeError, VerifierError, LogDamaged):
         return None

@@ -12,12 +12,13 @@ from typing import Any, Final, Self, TypeVar
 from sqlite_utils import Database
 
 from beacon.clock import Clock
-from beacon.log import reads
+from beacon.log import keys, reads
 from beacon.log.highwater import HighWater
 from beacon.log.projection import Projection
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.recovery import recover
 from beacon.log.sequencer import Appended, Build, Sequencer, Staged, first_entry
+from beacon.log.signing import Signer, Signers
 from beacon.log.tiles import tile_bytes
 from beacon.store.errors import DatabaseDamaged, LogDamaged
 from beacon.store.lock import FileLock
@@ -26,8 +27,9 @@ from beacon.store.reader import Reader
 from beacon.store.schema import Connect, connect, reading, refusal
 from beacon.store.writer import Writer
 from verifier.errors import VerifierError
+from verifier.log_keys import LogKey, LogKeys
 from verifier.merkle import verify_inclusion
-from verifier.note import SigningKey, VerifierKey
+from verifier.note import SigningKey
 from verifier.tiles import Tile
 
 T = TypeVar("T")
@@ -36,11 +38,14 @@ T = TypeVar("T")
 class Log:
     """An append-only log in one database file. `open` is the one way in, after a clean end and after a crash."""
 
-    def __init__(self, path: Path, vkey: str) -> None:
+    def __init__(self, path: Path, signers: Signers) -> None:
         """For `open` only."""
         self.path: Final = path
-        self.vkey: Final = vkey
+        self.vkey: Final = str(signers.vkey)
+        self._signers: Final = signers
+        self.keys = LogKeys((LogKey(signers.vkey),))
         self._latest: SignedCheckpoint | None = None
+        self._new: SigningKey | None = None
         self._opened: ExitStack
         self.writer: Writer
         self.reader: Reader
@@ -50,7 +55,7 @@ class Log:
     def open(
         cls,
         path: Path,
-        signer: SigningKey,
+        signer: Signer,
         clock: Clock,
         projections: Sequence[Projection] = (),
         *,
@@ -62,25 +67,28 @@ class Log:
     ) -> Self:
         """Check what is there and take over, or begin a new log with its first leaf. Blocks.
 
-        The origin is the signer's name. mark: the file of the high-water mark; None keeps none, and then an older copy
-        is opened like any log. keep: makes durable elsewhere, blocking, what `append` is told must be so first.
+        The origin is the signer's name. Of two signers the one that the log does not know signs from now on.
+        mark: the file of the high-water mark; None keeps none, and then an older copy is opened like any log.
+        keep: makes durable elsewhere, blocking, what `append` is told must be so first.
         connector, step: for tests of faults, as in Writer.
         Raises AlreadyOpen, SchemaRefused, CannotOpen, LogDamaged, LogBehind, WriteFailed, OutcomeUnknown, OSError.
         """
-        log = cls(path, str(signer.vkey))
+        log = cls(path, Signers.of(signer))
         with ExitStack() as stack:
             stack.callback(FileLock(path).release)
             told = step or _no_step
-            water = None if mark is None else HighWater(mark, signer.vkey, told)
+            water = None if mark is None else HighWater(mark, told)
             if water is not None:
                 stack.callback(water.close)
             log._sequencer = Sequencer(signer, clock, projections, log._publish, told, water, keep)
-            log.writer = log._writer(signer.vkey, water, connector, told)
+            log.writer = log._writer(water, connector, told)
             stack.callback(log.writer.close)
             if log._latest is None:
                 log.writer.submit(log._appending(first_entry(signer.name)), plain=True).result()
             elif water is not None:
                 water.begin(log._latest)
+            if log._new is not None:
+                log._register(log._new, log.latest())
             if water is not None:
                 water.settle()
             log.reader = Reader(path, readers)
@@ -88,10 +96,8 @@ class Log:
             log._opened = stack.pop_all()
         return log
 
-    def _writer(
-        self, vkey: VerifierKey, water: HighWater | None, connector: Connect, step: Callable[[str], None]
-    ) -> Writer:
-        begin = partial(self._begin, vkey, water)
+    def _writer(self, water: HighWater | None, connector: Connect, step: Callable[[str], None]) -> Writer:
+        begin = partial(self._begin, water)
         try:
             return Writer(
                 self.path,
@@ -123,14 +129,20 @@ class Log:
             raise LogDamaged("the log has no checkpoint")
         return self._latest
 
+    @property
+    def least(self) -> int:
+        """The least size of a checkpoint that is signed by the key which documents name now."""
+        return next((one.first for one in self.keys.keys if str(one.key) == self.vkey), 0)
+
     async def receipt_proof(self, index: int) -> tuple[list[bytes], SignedCheckpoint]:
-        """Give the inclusion proof of an entry and the checkpoint it leads to: always the first that covers it.
+        """Give the inclusion proof of an entry and the checkpoint it leads to: always the first that covers it and that
+        the key signed which documents name now.
 
         Raises IndexError when the log has no such entry, LogDamaged when the proof would not verify.
         """
         if not 0 <= index < self.latest().size:
             raise IndexError(f"the log has no entry {index}")
-        checkpoint, leaf, proof = await self.reader.run(lambda db: reads.receipt_proof(db, index))
+        checkpoint, leaf, proof = await self.reader.run(lambda db: reads.receipt_proof(db, index, self.least))
         try:
             verify_inclusion(leaf, index, checkpoint.size, proof, checkpoint.root)
         except VerifierError as error:
@@ -160,15 +172,27 @@ class Log:
         """Write what waits and close. Blocks; again is no error."""
         self._opened.close()
 
-    def _begin(self, vkey: VerifierKey, water: HighWater | None, db: Database) -> None:
+    def _begin(self, water: HighWater | None, db: Database) -> None:
         with reading(self.path):
-            state = recover(db, vkey)
+            self.keys = keys.known(db, self._signers.vkey)
+            state = recover(db, self.keys)
             if water is not None:
-                water.check(db, state.edge.size)
+                water.check(db, state.edge.size, self.keys)
+            self._new = keys.unknown(db, self._signers)
         try:
             self._sequencer.restore(db, state)
         except sqlite3.Error as error:
             raise refusal(self.path, error) from error
+
+    def _register(self, key: SigningKey, latest: SignedCheckpoint) -> None:
+        """Let a key that the log does not know sign from its newest checkpoint on."""
+
+        def job(db: Database) -> SignedCheckpoint:
+            keys.register(db, self._signers.vkey, key, latest.size, latest.note)
+            self.keys = keys.known(db, self._signers.vkey)
+            return latest._replace(note=reads.signed_note(db, latest.size))
+
+        self._latest = self.writer.submit(job).result()
 
     def _appending(self, build: Build, staged: Staged | None = None) -> Callable[[Database], list[Appended]]:
         append = self._sequencer.append

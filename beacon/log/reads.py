@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from sqlite_utils import Database
 
-from beacon.log import tree
+from beacon.log import keys, tree
 from beacon.log.tree import Node
 from beacon.store.errors import LogDamaged
 from verifier.errors import VerifierError
@@ -44,12 +44,13 @@ def hash_rows(db: Database, rows: Iterable[int]) -> dict[int, bytes]:
     return dict(db.conn.execute(query, wanted).fetchall())
 
 
-def receipt_proof(db: Database, index: int) -> tuple[SignedCheckpoint, bytes, list[bytes]]:
+def receipt_proof(db: Database, index: int, least: int) -> tuple[SignedCheckpoint, bytes, list[bytes]]:
     """Give the first checkpoint that covers an entry of the log, its stored leaf hash, and its proof that leads there.
 
+    least: the least size of a checkpoint that may be given.
     Hashes are 32 bytes each; whether the proof verifies is not asked here. Raises LogDamaged.
     """
-    checkpoint = checkpoint_covering(db, index)
+    checkpoint = checkpoint_covering(db, max(index, least - 1))
     leaf = Node(0, index)
     nodes = fetch_nodes(db, [leaf, *(node for part in tree.path(leaf, checkpoint.size) for node in part)])
     return checkpoint, nodes[leaf], tree.prove_inclusion(lambda _nodes: nodes, index, checkpoint.size)
@@ -107,9 +108,12 @@ def leaf_hashes(db: Database, first: int, end: int) -> list[bytes]:
 
 
 def checkpoint_note(db: Database, size: int) -> str | None:
-    """Give the signed checkpoint of exactly this size; None when no commit ended there."""
+    """Give the signed checkpoint of exactly this size; None when no commit ended there.
+
+    Under it stand all keys of the log that signed it, also one that signs only from there on.
+    """
     row = db.conn.execute("SELECT note FROM checkpoints WHERE size = ?", (size,)).fetchone()
-    return None if row is None else str(row[0])
+    return None if row is None else str(row[0]) + keys.lines(keys.stored(db), size)
 
 
 def signed_note(db: Database, size: int) -> str:
@@ -137,7 +141,7 @@ def checkpoint_covering(db: Database, index: int) -> SignedCheckpoint:
         root = Checkpoint.parse(Note.parse(row[1]).text).root
     except VerifierError as error:
         raise LogDamaged(f"the checkpoint of size {row[0]} is not one") from error
-    return SignedCheckpoint(row[0], root, row[1], row[2])
+    return SignedCheckpoint(row[0], root, row[1] + keys.lines(keys.stored(db), row[0]), row[2])
 
 
 def _part(nodes: bytes, level: int) -> bytes:

@@ -1,8 +1,8 @@
 """What is read and checked before a log takes anything: the same at every start, after a crash or not.
 
-The newest checkpoint must be signed by our key and cover exactly the entries and hashes that are there; its root must
-follow from the stored right edge; the newest entries must hash to their leaves, and these to the nodes above them; and
-the checkpoints before it must fit the same tree. `fsck` checks all the rest. Raises LogDamaged.
+The newest checkpoint must be signed by a key of ours and cover exactly the entries and hashes that are there; its root
+must follow from the stored right edge; the newest entries must hash to their leaves, and these to the nodes above them;
+and the checkpoints before it must fit the same tree. `fsck` checks all the rest. Raises LogDamaged.
 """
 
 from __future__ import annotations
@@ -11,47 +11,57 @@ from typing import Final
 
 from sqlite_utils import Database
 
-from beacon.log import reads
+from beacon.log import keys, reads
 from beacon.log.reads import SignedCheckpoint
 from beacon.log.sequencer import State
 from beacon.log.tree import Edge, Node, edge_nodes
 from beacon.store.errors import LogDamaged
 from verifier.encoding import parse_canonical_json
 from verifier.errors import VerifierError
+from verifier.log_keys import LogTrust, Signed, as_keys, name_of, signed_by
 from verifier.merkle import HASH_BYTES, node_hash
-from verifier.note import Checkpoint, VerifierKey, open_note
+from verifier.note import Checkpoint, Note
 
 RECENT_ENTRIES: Final = 1_024
 RECENT_CHECKPOINTS: Final = 16
 
 
-def recover(db: Database, vkey: VerifierKey) -> State:
-    """Read the durable state of the log that `vkey` signs; the origin is the key's name. Raises LogDamaged."""
+def recover(db: Database, trust: LogTrust) -> State:
+    """Read the durable state of the log that these keys sign; the origin is their name. Raises LogDamaged."""
+    trust = keys.trusted(db, trust)
     size = _size(db)
     if size == 0:
         return State(Edge(), None)
     newest = db.execute(
         "SELECT size, note, time FROM checkpoints ORDER BY size DESC LIMIT ?", [RECENT_CHECKPOINTS]
     ).fetchall()
-    signed = [SignedCheckpoint(row[0], open_checkpoint(row[1], row[0], vkey), row[1], row[2]) for row in newest]
+    rows = keys.stored(db)
+    signed = [
+        SignedCheckpoint(size, open_checkpoint(note, size, trust), note + keys.lines(rows, size), time)
+        for size, note, time in newest
+    ]
     for checkpoint in signed:
         if reads.root_at(db, checkpoint.size) != checkpoint.root:
             raise LogDamaged(f"the hashes do not lead to the root of checkpoint {checkpoint.size}")
     nodes = edge_nodes(size)
     hashes = reads.fetch_nodes(db, nodes)
     edge = Edge(size, [hashes[node] for node in nodes])
-    _check_first(db, vkey.name)
+    _check_first(db, name_of(trust))
     _check_recent(db, size, signed[0].time)
     return State(edge, signed[0])
 
 
-def open_checkpoint(note: str, size: int, vkey: VerifierKey) -> bytes:
-    """32 bytes: the root that a checkpoint of this log and size states, signed by `vkey`. Raises LogDamaged."""
+def open_checkpoint(note: str, size: int, trust: LogTrust) -> bytes:
+    """32 bytes: the root that a checkpoint of this log and size states, signed by a key for it. Raises LogDamaged."""
     try:
-        checkpoint = Checkpoint.parse(open_note(note, [vkey]).text)
+        parsed = Note.parse(note)
+        checkpoint = Checkpoint.parse(parsed.text)
+        found = signed_by(parsed, checkpoint.size, as_keys(trust).keys)
     except VerifierError as error:
-        raise LogDamaged(f"checkpoint {size} is not one that {vkey.name} signed: {error}") from error
-    if checkpoint.origin != vkey.name or checkpoint.size != size or checkpoint.extensions:
+        raise LogDamaged(f"checkpoint {size} is not one that {name_of(trust)} signed: {error}") from error
+    if found is not Signed.YES:
+        raise LogDamaged(f"checkpoint {size} is not one that {name_of(trust)} signed: {found.value}")
+    if checkpoint.origin != name_of(trust) or checkpoint.size != size or checkpoint.extensions:
         raise LogDamaged(f"checkpoint {size} is another log's or another size's")
     return checkpoint.root
 

@@ -17,6 +17,7 @@ from beacon.clock import Clock
 from beacon.log import wire
 from beacon.log.projection import Loading, Projection
 from beacon.log.reads import SignedCheckpoint
+from beacon.log.signing import Signer
 from beacon.log.tree import Edge, prove_last
 from beacon.store.errors import EntryRefused, LogDamaged
 from beacon.store.rows import insert_rows
@@ -24,7 +25,7 @@ from beacon.store.writer import PoisonedBatchError
 from verifier.encoding import encode_json
 from verifier.errors import FormatError
 from verifier.merkle import leaf_hash
-from verifier.note import Checkpoint, SigningKey
+from verifier.note import Checkpoint
 
 Build = Callable[[int], Sequence[bytes]]
 
@@ -75,7 +76,7 @@ class Sequencer:
 
     def __init__(
         self,
-        signer: SigningKey,
+        signer: Signer,
         clock: Clock,
         projections: Sequence[Projection],
         publish: Callable[[SignedCheckpoint | None], None],

@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 
 class Transcripts:
-    """Makes documents of the log whose verifier key is `vkey`; long ones on a reader of their own."""
+    """Makes documents of the log; long ones on a reader of their own."""
 
-    def __init__(self, log: Log, origin: str, vkey: str) -> None:
+    def __init__(self, log: Log, origin: str) -> None:
         self._log: Final = log
         self._reader: Final = Reader(log.path, 1)
         self._origin: Final = origin
-        self._vkey: Final = vkey
+        self._vkey: Final = log.vkey
 
     def first_receipt(self, appended: Appended, info: Mapping[str, Any]) -> dict[str, Any]:
         """As `receipt`, of an entry that comes with its proof."""
@@ -45,10 +45,10 @@ class Transcripts:
 
         Under the checkpoint that most witnesses cosigned, of those that cover it; in a log without any, the newest.
         """
-        latest = self._log.latest()
+        latest, least = self._log.latest(), self._log.least
 
         def read(db: Database) -> str:
-            size = cosignatures.best_covering(db, index, latest.size) or latest.size
+            size = cosignatures.best_covering(db, max(index, least - 1), latest.size) or latest.size
             (hashes,) = reads.inclusion_proofs(db, [index], size)
             note = reads.signed_note(db, size) + "".join(item.line for item in cosignatures.of(db, size))
             return TlogProof(index, tuple(hashes), note, entry).encode()

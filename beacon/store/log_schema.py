@@ -10,6 +10,10 @@
     cosignatures size = of the checkpoint; witness = its id; signature = POSIX seconds (8 bytes) and what signs them
                  with the checkpoint (C2SP tlog-cosignature): what stands behind the key id in its line
 
+    log_keys     vkey = a key of the log; first = the size from which it signs; signature = its own of that
+                 checkpoint, NULL of the first key. No rows while the log has had one key; id counts from 1
+    log_key_ends id = of a key that signs no more; last = the newest size that it signed
+
 These only ever grow: triggers forbid update, delete and gaps (INSERT OR REPLACE included), and a checkpoint that does
 not cover exactly the entries that are there. Whoever can write the file can drop a trigger; the checkpoints' signatures
 and fsck are what that person has to beat. The tables of DERIVED are an index over the entries, and can be rebuilt;
@@ -81,6 +85,23 @@ COSIGNATURES: Final = (
     OR NOT EXISTS (SELECT 1 FROM checkpoints WHERE size = NEW.size)
     OR NOT EXISTS (SELECT 1 FROM witnesses WHERE id = NEW.witness)
     BEGIN SELECT RAISE(ABORT, 'a witness cosigns a checkpoint that is there, and its first cosignature stays'); END""",
+)
+
+LOG_KEYS: Final = (
+    """CREATE TABLE log_keys (id INTEGER PRIMARY KEY, vkey TEXT NOT NULL, first INTEGER NOT NULL CHECK (first > 0),
+    signature BLOB CHECK ((signature IS NULL) = (id = 1) AND (signature IS NULL OR length(signature) = 64))) STRICT""",
+    """CREATE TRIGGER log_keys_once BEFORE INSERT ON log_keys
+    WHEN NEW.id IS NOT (SELECT coalesce(max(id), 0) + 1 FROM log_keys)
+    OR EXISTS (SELECT 1 FROM log_keys WHERE vkey = NEW.vkey)
+    OR (NEW.id > 1 AND NEW.first IS NOT (SELECT max(size) FROM checkpoints))
+    BEGIN SELECT RAISE(ABORT, 'a key stands there once, and begins with the newest checkpoint'); END""",
+    "CREATE TABLE log_key_ends (id INTEGER PRIMARY KEY, last INTEGER NOT NULL) STRICT",
+    """CREATE TRIGGER log_key_ends_once BEFORE INSERT ON log_key_ends
+    WHEN EXISTS (SELECT 1 FROM log_key_ends WHERE id = NEW.id)
+    OR NEW.last IS NOT (SELECT max(size) FROM checkpoints)
+    OR NOT EXISTS (SELECT 1 FROM log_keys WHERE id = NEW.id)
+    OR NOT EXISTS (SELECT 1 FROM log_keys WHERE id <> NEW.id AND id NOT IN (SELECT id FROM log_key_ends))
+    BEGIN SELECT RAISE(ABORT, 'a key ends once, with the newest checkpoint, and never the last of them'); END""",
 )
 
 _INDEX: Final = {
@@ -155,7 +176,8 @@ FILL_LEDGER: Final = (
 
 _WITH_TREE: Final = ("entries", "hashes", "checkpoints", "rounds", "round_evidence")
 _WITH_WITNESSES: Final = ("witnesses", "cosignatures")
-APPEND_ONLY: Final = (*_WITH_TREE, *_WITH_WITNESSES)
+_WITH_KEYS: Final = ("log_keys", "log_key_ends")
+APPEND_ONLY: Final = (*_WITH_TREE, *_WITH_WITNESSES, *_WITH_KEYS)
 
 migrations = Migrations("fair-beacon-log")
 
@@ -189,6 +211,14 @@ def m002_cosignatures(db: Database) -> None:
 def m003_ledger(db: Database) -> None:
     """Add what is counted of each host."""
     for group in (*_LEDGER.values(), FILL_LEDGER):
+        for statement in group:
+            db.execute(statement)
+
+
+@migrations()
+def m004_log_keys(db: Database) -> None:
+    """Add which keys the log has had."""
+    for group in (LOG_KEYS, *map(immutable, _WITH_KEYS)):
         for statement in group:
             db.execute(statement)
 

@@ -30,7 +30,7 @@ routes: Final = web.RouteTableDef()
     "Log",
     answers={
         200: Answer(
-            "The resource: text for `checkpoint`, `witnessed` and `vkey`, else bytes.",
+            "The resource: text for `checkpoint`, `witnessed`, `vkey` and `vkeys`, else bytes.",
             media="application/octet-stream",
             schema={},
             headers=("Cache-Control",),
@@ -40,7 +40,11 @@ routes: Final = web.RouteTableDef()
     errors=("not-found",),
 )
 async def resource(request: web.Request) -> web.StreamResponse:
-    """`checkpoint`, `witnessed` (the newest that a quorum cosigned), `vkey`, a tile of hashes, a bundle of entries."""
+    """`checkpoint`, `witnessed` (the newest that a quorum cosigned), `vkey`, `vkeys`, a tile of hashes, entries.
+
+    `vkey` is the key that documents name now; `vkeys` are all that the log has had, a line each: behind a key the sizes
+    that it signs, as `1-4711` or `4711-`, where there are several.
+    """
     raw = request.raw_path
     path = raw.removeprefix(PREFIX)
     if len(path) > MAX_PATH or raw != PREFIX + path:
@@ -54,6 +58,8 @@ async def resource(request: web.Request) -> web.StreamResponse:
         return _text(note, "no-cache")
     if path == "vkey":
         return _text(request.app[SERVICES].vkey + "\n", "no-cache")
+    if path == "vkeys":
+        return _text(f"{request.app[SERVICES].log.keys}\n", "no-cache")
     return await _tile(request, path)
 
 

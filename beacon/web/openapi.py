@@ -147,7 +147,7 @@ PATH_PARAMETERS: Final[Mapping[str, Parameter]] = {
             "path",
             "path",
             {"type": "string", "minLength": 1, "maxLength": 64},
-            "`checkpoint`, `vkey`, or the path of a tile or bundle, with its slashes as they are: `tile/0/000`.",
+            "`checkpoint`, `vkey`, `vkeys`, or a tile's or bundle's path, with its slashes as they are: `tile/0/000`.",
             "checkpoint",
         ),
     )

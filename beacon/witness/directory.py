@@ -108,6 +108,20 @@ def add_log(writer: Writer, vkey: VerifierKey, origin: str, clock: Clock) -> boo
     ).result()
 
 
+def drop_key(writer: Writer, vkey: VerifierKey) -> None:
+    """Take a log's key no more, unless it is the log's last. Raises ConfigurationError."""
+
+    def job(db: Database) -> int:
+        return db.execute(
+            """DELETE FROM logs WHERE vkey = ?1 AND EXISTS
+            (SELECT 1 FROM logs other WHERE other.origin = logs.origin AND other.vkey <> ?1)""",
+            [str(vkey)],
+        ).rowcount
+
+    if not writer.submit(job).result():
+        raise ConfigurationError(f"{vkey} is no key that a log here has beside another one.")
+
+
 def logs(db: Database) -> list[WitnessedLog]:
     """Every log, by origin."""
     rows = db.execute(

@@ -22,7 +22,7 @@ from pathlib import Path
 import aiohttp
 
 from beacon.clock import ShiftedClock, SystemClock
-from beacon.datadir import log_signer
+from beacon.keys.log import log_signer
 from beacon.log import wire
 from beacon.log.log import Log
 from beacon.sessions.book import Book

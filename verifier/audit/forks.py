@@ -20,7 +20,7 @@ from verifier import merkle
 from verifier.audit.sources import check_signature
 from verifier.encoding import encode_base64, encode_json, parse_base64, parse_document_json
 from verifier.errors import Code, FormatError, VerificationError
-from verifier.note import VerifierKey
+from verifier.log_keys import LogTrust
 from verifier.transcript import SignedCheckpoint
 
 FORMAT: Final = "fair-beacon/fork/v1"
@@ -59,7 +59,7 @@ class Fork:
         }
         return encode_json(document) + b"\n"
 
-    def check(self, key: VerifierKey | None) -> None:
+    def check(self, key: LogTrust | None) -> None:
         """Raises VerificationError unless the log signed two histories; without a key: unless they differ."""
         older, newer = self.older.checkpoint, self.newer.checkpoint
         if older.origin != newer.origin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from verifier.audit.run import Audit
+from verifier.audit.run import Audit, named_key
 from verifier.audit.sources import Source
 from verifier.audit.state import Found
 from verifier.entries import parse_entry
@@ -56,4 +56,4 @@ def _of_proof(audit: Audit, data: bytes) -> Transcript:
         raise FormatError(Code.USAGE, "a tlog-proof needs its extra line with the entry, and --log-key")
     event = Event(proof.index, proof.extra, parse_entry(proof.extra), proof.hashes)
     signed = SignedCheckpoint.parse(proof.checkpoint)
-    return Transcript(signed.checkpoint.origin, audit.trust.log_key, {}, (event,), signed=signed)
+    return Transcript(signed.checkpoint.origin, named_key(audit.trust), {}, (event,), signed=signed)

@@ -25,6 +25,7 @@ from verifier.bls.verify import best_backend
 from verifier.check import Trust
 from verifier.drand import Round, VerifiedRound, verify_rounds
 from verifier.errors import Code, FormatError, VerifierError
+from verifier.log_keys import LogTrust, as_keys
 from verifier.merkle import Frontier
 from verifier.note import ED25519, VerifierKey
 from verifier.tiles import TILE_WIDTH
@@ -218,7 +219,7 @@ class Audit:
     def _judging(self, source: Source) -> Iterator[tuple[Judging, int]]:
         """Gives what judges jobs, here or in other processes, and how many segments it may be behind."""
         infos = {hash_: chain.as_dict() for hash_, chain in self.trust.chains.items()}
-        known = Known(self.trust, source.signed, self.trust.log_key or _STAND_IN, infos)
+        known = Known(self.trust, source.signed, named_key(self.trust), infos)
         if self.processes <= 1 or source.tree.size - (self.state.get("size") or 0) < MANY:
             yield lambda jobs: iter([judge(known, job) for job in jobs]), 0
             return
@@ -226,7 +227,7 @@ class Audit:
             yield judging, AHEAD
 
 
-def _is_of(signed: SignedCheckpoint, key: VerifierKey) -> bool:
+def _is_of(signed: SignedCheckpoint, key: LogTrust) -> bool:
     try:
         check_signature(signed, key)
     except VerifierError:
@@ -369,3 +370,8 @@ class _Pass:
                     rule = "2.6" if error.startswith(Code.POINT) else "2.5"
                     found.append(Found("round", rule, f"round {one[1]} is false: {error}", None))
         return found, verified
+
+
+def named_key(trust: Trust) -> VerifierKey:
+    """The key that transcripts of the audit's own making name: one that was given, or a stand-in."""
+    return _STAND_IN if trust.log_key is None else as_keys(trust.log_key).keys[-1].key

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from verifier import whole_log
 from verifier.audit.trees import Read, Tree
-from verifier.errors import Code, FormatError, VerificationError, VerifierError
+from verifier.errors import Code, FormatError, VerifierError
+from verifier.log_keys import LogTrust, require_signed
 from verifier.merkle import HASH_BYTES, leaf_hash, tree_root
-from verifier.note import VerifierKey, open_note
 from verifier.tiles import ENTRIES, TILE_WIDTH, encode_bundle, parse_tile_path
 from verifier.transcript import SignedCheckpoint
 
@@ -28,7 +28,7 @@ class Source:
     tree: Tree
     cosigned: Cosigned
 
-    def check(self, key: VerifierKey | None) -> None:
+    def check(self, key: LogTrust | None) -> None:
         """Verify the checkpoint's signature, if a key is given, and that the tiles lead to its root.
 
         Raises VerificationError(SIGNATURE, INCLUSION).
@@ -37,13 +37,10 @@ class Source:
         self.tree.check()
 
 
-def check_signature(signed: SignedCheckpoint, key: VerifierKey | None) -> None:
-    """Raises VerificationError(SIGNATURE) unless the checkpoint is of the key's log and signed by it."""
-    if key is None:
-        return
-    if key.name != signed.checkpoint.origin:
-        raise VerificationError(Code.SIGNATURE, f"the key is that of another log, {key.name}")
-    open_note(signed.note, [key])
+def check_signature(signed: SignedCheckpoint, key: LogTrust | None) -> None:
+    """Raises VerificationError(SIGNATURE) unless the checkpoint is of the keys' log and signed by one of them."""
+    if key is not None:
+        require_signed(signed.note, signed.checkpoint, key)
 
 
 def log_prefix(url: str) -> str:

@@ -35,6 +35,7 @@ async def log_page(request: web.Request) -> web.Response:
         witnesses=services.witnesses.report(),
         quorum=size_of(services.witnesses.newest()),
         vkey=services.vkey,
+        vkeys=services.log.keys.keys,
         lines=shown,
         older=before - PAGE if before > PAGE else None,
         newer=min(before + PAGE, latest.size) if before < latest.size else None,

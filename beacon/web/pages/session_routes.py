@@ -31,7 +31,7 @@ async def session_page(request: web.Request) -> web.Response:
         seal, lock = state.seal, state.seal.timelock
         lock_chain = None if lock is None else chain_view(services, lock.chain)
         view = await asyncio.to_thread(session_view, state, story, chain_view(services, seal.chain), lock_chain)
-        return await render(request, "session.html", vkey=services.vkey, **facts(view))
+        return await render(request, "session.html", vkeys=tuple(map(str, services.log.keys.keys)), **facts(view))
 
     key = (session, state.last_index, state.name, before)
     return html_response(request, await request.app[MADE].get(key, make))

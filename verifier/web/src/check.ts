@@ -4,10 +4,9 @@ import { type Case, Sights } from "./case.ts";
 import { logClaim, sessionClaims } from "./claims.ts";
 import { checkLock } from "./custody.ts";
 import type { Document } from "./document.ts";
-import { checkLog, chooseLogKey, type Sighting, sightings } from "./evidence.ts";
+import { checkLog, type LogFound, namedKey, type Sighting, sightings } from "./evidence.ts";
 import { Findings } from "./findings.ts";
 import { parseDocumentJson } from "./json.ts";
-import type { VerifierKey } from "./note.ts";
 import { checkSeeds } from "./opened.ts";
 import { openingOf } from "./opening.ts";
 import { checkOutcomes, Draws, wouldHaveBeen } from "./outcomes.ts";
@@ -50,20 +49,19 @@ export async function checkDocument(bytes: Uint8Array, options: CheckOptions): P
   await pace.report(0.1, "the document was read");
   const steps = options.steps === true ? new Steps() : null;
   const work: Work = { options, trust, document, findings: new Findings(), pace, steps };
-  const key = chooseLogKey(document, trust);
-  const checkpoints = checkLog(document, key, work.findings);
+  const log = checkLog(document, trust, work.findings);
   if (steps !== null) {
-    logSteps(document, key, trust.policy, steps);
+    logSteps(document, log.keys, trust.policy, steps);
   }
   await pace.report(0.2, "the log was checked");
   const session = collect(document, work.findings);
-  const seen = session && trust.policy ? sightings(checkpoints, trust.policy, work.findings) : [];
-  const judged = session === null ? checkReceipt(work, key) : await checkSession(work, session, key, seen);
-  return { ...judged, unknowable: UNKNOWABLE, trusted: describeTrust(trust, key, options), steps: steps?.all ?? [] };
+  const seen = session && trust.policy ? sightings(log.checkpoints, trust.policy, work.findings) : [];
+  const judged = session === null ? checkReceipt(work, log) : await checkSession(work, session, log, seen);
+  return { ...judged, unknowable: UNKNOWABLE, trusted: describeTrust(trust, namedKey(document, log.keys), options), steps: steps?.all ?? [] };
 }
 
-function checkReceipt({ document, findings }: Work, key: VerifierKey | null): Judged {
-  const log = logClaim(document, key, findings);
+function checkReceipt({ document, findings }: Work, found: LogFound): Judged {
+  const log = logClaim(document, found, findings);
   const unknown = (claim: ClaimName): Claim => ({ claim, state: "UNKNOWN", text: OF_A_RECEIPT, findings: [] });
   const others = CLAIMS.filter((claim) => claim !== "log").map(unknown);
   return { ...judgeReceipt(document, log), claims: [log, ...others], remarks: [], session: null, opening: null };
@@ -72,14 +70,14 @@ function checkReceipt({ document, findings }: Work, key: VerifierKey | null): Ju
 async function checkSession(
   { options, trust, document, findings, pace, steps }: Work,
   session: Session,
-  key: VerifierKey | null,
+  found: LogFound,
   seen: readonly Sighting[],
 ): Promise<Judged> {
   const { policy, chains } = trust;
   const chain = chains.get(session.seal.entry.chain) ?? null;
   const given: Case = { session, chain, chains, sights: new Sights(session), findings };
   await checkRules(given, document, pace);
-  const log = logClaim(document, key, findings);
+  const log = logClaim(document, found, findings);
   const rounds = await checkRounds(given, isUntied(findings), (done) => pace.report(0.3 + 0.4 * done, "rounds"));
   const lock = checkLock(given, rounds.verified);
   const seedShown = checkSeeds(given);

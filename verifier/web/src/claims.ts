@@ -4,9 +4,8 @@ import { equal, sha256 } from "./bytes.ts";
 import { type Anchor, anchors, type Case, dueAt, neededRounds, voidAnchor } from "./case.ts";
 import { custody, type Lock } from "./custody.ts";
 import { type Document, isConsecutive } from "./document.ts";
-import { earlyWitnesses, isQuorum, quorumOver, type Sighting, usableSightings } from "./evidence.ts";
+import { earlyWitnesses, isQuorum, type LogFound, quorumOver, type Sighting, usableSightings } from "./evidence.ts";
 import type { Findings } from "./findings.ts";
-import type { VerifierKey } from "./note.ts";
 import type { Recomputed } from "./outcomes.ts";
 import { describeQuorum, type Policy } from "./policy.ts";
 import type { Rounds } from "./rounds.ts";
@@ -59,10 +58,13 @@ export interface Found {
   readonly attachments: Readonly<Record<string, Uint8Array>>;
 }
 
-export function logClaim(document: Document, key: VerifierKey | null, findings: Findings): Claim {
+export function logClaim(document: Document, { keys, unvouched }: LogFound, findings: Findings): Claim {
   return claimOf("log", findings, () => {
-    if (key === null) {
+    if (keys.length === 0) {
       return ["UNKNOWN", "the log's key was not given"];
+    }
+    if (unvouched) {
+      return ["UNKNOWN", "a checkpoint of the evidence is signed by a key in the log's name that was not given"];
     }
     const count = document.events.length;
     const entries = count === 1 ? "1 entry is" : `${count} entries are`;

@@ -3,6 +3,7 @@ import { type Anchor, type Case, SECOND, type Sight } from "./case.ts";
 import { type Chains, timeOf } from "./chains.ts";
 import { type Document, type Event, isOfType } from "./document.ts";
 import type { Findings } from "./findings.ts";
+import { always, type LogKey, type Signed, signedBy } from "./log-keys.ts";
 import { isConsistent, isIncluded } from "./merkle.ts";
 import { isLineOf, KeyType, type SignedCheckpoint, type VerifierKey, verifyLine } from "./note.ts";
 import { asksForWitnesses, type Policy, satisfied } from "./policy.ts";
@@ -20,23 +21,28 @@ export interface Sighting {
   readonly checkpoint: SignedCheckpoint;
 }
 
-/**
- * The key of the log: the one that was given, or one of the policy for this origin (7.4). Of several for the origin the
- * document may choose one.
- */
-export function chooseLogKey(
-  { origin, logKey }: Document,
-  { logKeys, policy }: Pick<Trust, "logKeys" | "policy">,
-): VerifierKey | null {
-  const own = ({ name, type }: VerifierKey): boolean => name === origin && type === KeyType.ED25519;
-  const candidates = logKeys.length > 0 ? [...logKeys.filter(own), ...logKeys] : (policy?.logs ?? []).filter(own);
-  return candidates.find(({ text }) => text === logKey.text) ?? candidates[0] ?? null;
+/** What the log's claim stands on. */
+export interface LogFound {
+  /** Those that were given for this log, in order; none if none was. */
+  readonly keys: readonly LogKey[];
+  /** The document's checkpoints that hold, under a key that was given. */
+  readonly checkpoints: readonly SignedCheckpoint[];
+  /** Whether a checkpoint of the evidence is signed in the log's name by a key that was not given. */
+  readonly unvouched: boolean;
 }
 
-/** Whether this key signed the checkpoint, and no line of this key is false. */
-export function isSignedBy({ note }: SignedCheckpoint, key: VerifierKey): boolean {
-  const lines = note.signatures.filter((line) => isLineOf(line, key));
-  return lines.length > 0 && lines.every((line) => verifyLine(key, note.text, line.signature)?.valid === true);
+/** The log's keys: those that were given, or those of the policy, for this origin (7.4). If all are of other logs, these. */
+function logKeysOf({ origin }: Document, { logKeys, policy }: Pick<Trust, "logKeys" | "policy">): readonly LogKey[] {
+  if (logKeys.length > 0) {
+    const own = logKeys.filter(({ key }) => key.name === origin);
+    return own.length > 0 ? own : logKeys;
+  }
+  return (policy?.logs ?? []).filter(({ name, type }) => name === origin && type === KeyType.ED25519).map(always);
+}
+
+/** The one of the log's keys that the document names, else the first; null for none. */
+export function namedKey({ logKey }: Document, keys: readonly LogKey[]): VerifierKey | null {
+  return (keys.find(({ key }) => key.text === logKey.text) ?? keys[0])?.key ?? null;
 }
 
 export function isEventIncluded(event: Event, checkpoint: SignedCheckpoint, proof: readonly Uint8Array[]): boolean {
@@ -44,13 +50,18 @@ export function isEventIncluded(event: Event, checkpoint: SignedCheckpoint, proo
 }
 
 /** Check the log's own claim, and say which of the document's checkpoints witnesses may vouch by. */
-export function checkLog(document: Document, key: VerifierKey | null, findings: Findings): readonly SignedCheckpoint[] {
+export function checkLog(
+  document: Document,
+  trust: Pick<Trust, "logKeys" | "policy">,
+  findings: Findings,
+): LogFound {
   const fail = (rule: string, text: string, index: number | null = null): void =>
     findings.add("log", rule, text, index);
-  if (key !== null && key.text !== document.logKey.text) {
+  const keys = logKeysOf(document, trust);
+  if (keys.length > 0 && keys.every(({ key }) => key.text !== document.logKey.text)) {
     fail("7.4", "the document names another key of the log than the verifier was given");
   }
-  if (key !== null && key.name !== document.origin) {
+  if (keys.length > 0 && keys[0]?.key.name !== document.origin) {
     fail("7.4", "the document's origin is not the name of the log's key");
   }
   checkTimes(document, fail);
@@ -59,8 +70,12 @@ export function checkLog(document: Document, key: VerifierKey | null, findings: 
     fail("3.6", `sealed for the log ${seal.entry.log}`, seal.index);
   }
   const good: SignedCheckpoint[] = [];
-  if (isOwnCheckpoint(document, document.checkpoint, key, fail)) {
+  let unvouched = false;
+  const own = isOwnCheckpoint(document, document.checkpoint, keys, fail);
+  if (own === "yes") {
     good.push(document.checkpoint);
+  } else if (own === "other") {
+    fail("7.2", "the log's key did not sign the checkpoint");
   }
   for (const event of document.events) {
     if (!isEventIncluded(event, document.checkpoint, event.proof)) {
@@ -69,7 +84,9 @@ export function checkLog(document: Document, key: VerifierKey | null, findings: 
   }
   for (const evidence of document.evidence) {
     const { checkpoint } = evidence;
-    let holds = isOwnCheckpoint(document, checkpoint, key, fail);
+    const signed = isOwnCheckpoint(document, checkpoint, keys, fail);
+    let holds = signed === "yes";
+    unvouched ||= signed === "other";
     if (!hangsTogether(document.checkpoint, checkpoint, evidence.consistency)) {
       fail("7.2", "a checkpoint of the evidence is not consistent with the document's");
       holds = false;
@@ -85,7 +102,7 @@ export function checkLog(document: Document, key: VerifierKey | null, findings: 
       good.push(checkpoint);
     }
   }
-  return key === null ? [] : good;
+  return { keys, checkpoints: keys.length > 0 ? good : [], unvouched };
 }
 
 /** Times never decrease along the log (6.2). */
@@ -99,22 +116,24 @@ function checkTimes({ events }: Document, fail: (rule: string, text: string, ind
   }
 }
 
-/** Of the document's origin and, if the key is known, signed by it. */
+/** Whether it is of the document's origin and, if keys are known, signed by one; a finding unless it is by another key. */
 function isOwnCheckpoint(
   { origin }: Document,
   checkpoint: SignedCheckpoint,
-  key: VerifierKey | null,
+  keys: readonly LogKey[],
   fail: (rule: string, text: string) => void,
-): boolean {
-  const named = checkpoint.origin === origin;
-  if (!named) {
-    fail("7.2", "a checkpoint is of another origin");
-  }
-  const signed = key === null || isSignedBy(checkpoint, key);
-  if (!signed) {
+): Signed {
+  const signed = keys.length > 0 ? signedBy(checkpoint.note, checkpoint.size, keys) : "yes";
+  if (signed === "beyond") {
+    fail("7.4", `a checkpoint of ${checkpoint.size} entries is signed by a key whose sizes do not include it`);
+  } else if (signed === "no" || signed === "false") {
     fail("7.2", "the log's key did not sign a checkpoint");
   }
-  return named && signed;
+  if (checkpoint.origin !== origin) {
+    fail("7.2", "a checkpoint is of another origin");
+    return "no";
+  }
+  return signed;
 }
 
 /** Whether two checkpoints are of one log, whichever is larger. */

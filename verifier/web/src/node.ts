@@ -12,9 +12,9 @@ import { openTimelock, parseTimelock } from "./timelock.ts";
 import { readTrust } from "./trust.ts";
 import { runVectors } from "./vectors.ts";
 
-const USAGE = `node verifier.mjs check FILE|- [--log-key VKEY] [--chain FILE|NAME]… [--policy PATH] [--sandbox]
+const USAGE = `node verifier.mjs check FILE|- [--log-key VKEY]… [--chain FILE|NAME]… [--policy PATH] [--sandbox]
                              [--require proven] [--attachment NAME=FILE]… [--json] [--steps]
-node verifier.mjs receipt FILE --transcript FILE|- [--log-key VKEY] [--json]
+node verifier.mjs receipt FILE --transcript FILE|- [--log-key VKEY]… [--json]
 node verifier.mjs bulk          one question as JSON a line in, one answer a line out
 node verifier.mjs vectors FILE…
 
@@ -80,7 +80,7 @@ async function checkCommand(args: readonly string[]): Promise<number> {
     args: [...args],
     allowPositionals: true,
     options: {
-      "log-key": { type: "string" },
+      "log-key": { type: "string", multiple: true },
       chain: { type: "string", multiple: true },
       policy: { type: "string" },
       sandbox: { type: "boolean" },
@@ -115,7 +115,7 @@ async function receiptCommand(args: readonly string[]): Promise<number> {
   const { values, positionals } = parseArgs({
     args: [...args],
     allowPositionals: true,
-    options: { transcript: { type: "string" }, "log-key": { type: "string" }, json: { type: "boolean" } },
+    options: { transcript: { type: "string" }, "log-key": { type: "string", multiple: true }, json: { type: "boolean" } },
   });
   const receipt = readInput(only(positionals));
   const transcript = readInput(only(values.transcript === undefined ? [] : [values.transcript]));
@@ -136,8 +136,10 @@ function readInput(file: string): Uint8Array {
   return readFileSync(file === "-" ? 0 : file);
 }
 
-function keys(key: string | undefined): Pick<CheckOptions, "logKeys"> {
-  return key === undefined ? {} : { logKeys: [textOrFile(key)] };
+/** Each is a key, or a file with a key a line. */
+function keys(given: readonly string[] = []): Pick<CheckOptions, "logKeys"> {
+  const lines = given.flatMap((key) => textOrFile(key).split("\n"));
+  return { logKeys: lines.map((line) => line.trim()).filter((line) => line !== "") };
 }
 
 function say<T extends { readonly exit: number }>(

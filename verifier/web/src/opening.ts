@@ -11,7 +11,7 @@ import { type StatedRound, verifyRound } from "./drand.ts";
 import { isOutcome, type Outcome } from "./draws.ts";
 import type { Call, Seal } from "./entries.ts";
 import { FormatError } from "./errors.ts";
-import { checkLog, chooseLogKey } from "./evidence.ts";
+import { checkLog } from "./evidence.ts";
 import { Findings } from "./findings.ts";
 import { type Json, parseDocumentJson } from "./json.ts";
 import { Draws } from "./outcomes.ts";
@@ -86,10 +86,9 @@ export function openDocument(bytes: Uint8Array, options: OpenOptions): OpenAnswe
 
 function read(document: Document, trust: Trust): { log: ReturnType<typeof logClaim>; session: Session | null } {
   const findings = new Findings();
-  const key = chooseLogKey(document, trust);
-  checkLog(document, key, findings);
+  const found = checkLog(document, trust, findings);
   const session = collect(document, findings);
-  return { log: logClaim(document, key, findings), session };
+  return { log: logClaim(document, found, findings), session };
 }
 
 function missing(chain: Chain | undefined, round: number): string {

@@ -4,11 +4,12 @@ import { equal, hex, utf8 } from "./bytes.ts";
 import { logClaim } from "./claims.ts";
 import { type Document, type Event, isOfType, type Logged, readDocument } from "./document.ts";
 import { accepted, FormatError } from "./errors.ts";
-import { checkLog, chooseLogKey } from "./evidence.ts";
+import { checkLog } from "./evidence.ts";
 import { Findings } from "./findings.ts";
 import { type JsonObject, MAX_INTEGER, parseDocumentJson } from "./json.ts";
 import { leafHash } from "./merkle.ts";
-import { parseSignedCheckpoint, type VerifierKey } from "./note.ts";
+import type { LogKey } from "./log-keys.ts";
+import { parseSignedCheckpoint } from "./note.ts";
 import { parseEntry } from "./read-entry.ts";
 import { collect, onlyOnce } from "./session.ts";
 import { parseTlogProof, TLOG_PROOF_PREFIX } from "./tlogproof.ts";
@@ -38,7 +39,7 @@ function isTlogProof(bytes: Uint8Array): boolean {
 export function compareReceipt(
   receipt: Uint8Array,
   transcript: Uint8Array,
-  logKeys: readonly VerifierKey[],
+  logKeys: readonly LogKey[],
 ): ReceiptAnswer {
   const whole = naming("the transcript", () => readAlone(parseDocumentJson(transcript)));
   const { field, document: mine } = naming("the receipt", () => readReceipt(receipt, whole));
@@ -46,17 +47,17 @@ export function compareReceipt(
   const [mineLog, wholeLog] = [judgeLog(mine, logKeys), judgeLog(whole, logKeys)];
   const looked = look(event, mine, whole);
   const split = whole.events.some((other) => other.index === event.index && !equal(other.bytes, event.bytes));
-  const twoHistories = split && mineLog.claim.state === "PROVEN" && wholeLog.claim.state === "PROVEN";
+  const twoHistories = split && mineLog.state === "PROVEN" && wholeLog.state === "PROVEN";
   const text = twoHistories
     ? `${looked.text}; the log signed both: it has shown two histories, and the two files prove it`
     : looked.text;
-  const logs = { receipt_log: mineLog.claim, transcript_log: wholeLog.claim };
+  const logs = { receipt_log: mineLog, transcript_log: wholeLog };
   return {
     headline: headlineOf(looked.found, text, logs),
     field,
     found: looked.found,
     text,
-    exit: exitOf(looked.found, logs, mineLog.key),
+    exit: exitOf(looked.found, logs),
     entry: { index: event.index, type: event.entry.type },
     ...logs,
   };
@@ -121,13 +122,12 @@ function fromTlogProof(bytes: Uint8Array, whole: Document): Document {
 
 function judgeLog(
   document: Document,
-  logKeys: readonly VerifierKey[],
-): { readonly key: VerifierKey | null; readonly claim: Claim } {
+  logKeys: readonly LogKey[],
+): Claim {
   const findings = new Findings();
-  const key = chooseLogKey(document, { logKeys, policy: null });
-  checkLog(document, key, findings);
+  const found = checkLog(document, { logKeys, policy: null }, findings);
   collect(document, findings);
-  return { key, claim: logClaim(document, key, findings) };
+  return logClaim(document, found, findings);
 }
 
 function look(event: Event, mine: Document, whole: Document): { readonly found: Found; readonly text: string } {
@@ -207,11 +207,11 @@ function headlineOf(found: Found, text: string, { receipt_log: mine, transcript_
   return `${found.toUpperCase()}: ${text}.`;
 }
 
-function exitOf(found: Found, { receipt_log: mine, transcript_log: whole }: Logs, key: VerifierKey | null): 0 | 1 | 2 {
+function exitOf(found: Found, { receipt_log: mine, transcript_log: whole }: Logs): 0 | 1 | 2 {
   if (mine.state === "FAILED" || whole.state === "FAILED") {
     return 1;
   }
-  if (key === null || found === "not covered") {
+  if (mine.state === "UNKNOWN" || whole.state === "UNKNOWN" || found === "not covered") {
     return 2;
   }
   return found === "present" ? 0 : 1;

@@ -1,21 +1,35 @@
 /** The steps of the claims about the log: leaves, proofs, signatures, witnesses (PROTOCOL.md, 2.3, 2.7, 7.1, 7.2). */
 import { fromUtf8, utf8 } from "./bytes.ts";
 import type { Document, Event } from "./document.ts";
-import { isEventIncluded, isSignedBy } from "./evidence.ts";
+import { isEventIncluded } from "./evidence.ts";
+import { type LogKey, signedBy } from "./log-keys.ts";
 import { inclusionPath, isConsistent } from "./merkle.ts";
-import { cosignatureMessage, isLineOf, KeyType, type SignedCheckpoint, type VerifierKey, verifyLine } from "./note.ts";
+import {
+  cosignatureMessage,
+  isLineOf,
+  KeyType,
+  type SignatureLine,
+  type SignedCheckpoint,
+  type VerifierKey,
+  verifyLine,
+} from "./note.ts";
 import type { Policy } from "./policy.ts";
 import { bytes, joined, type Steps, text, yesOrNo } from "./steps.ts";
 
-export function logSteps(document: Document, key: VerifierKey | null, policy: Policy | null, steps: Steps): void {
-  signatureStep("checkpoint", "the document's checkpoint", document.checkpoint, key, steps);
+export function logSteps(
+  document: Document,
+  keys: readonly LogKey[],
+  policy: Policy | null,
+  steps: Steps,
+): void {
+  signatureStep("checkpoint", "the document's checkpoint", document.checkpoint, keys, steps);
   for (const event of document.events) {
     leafStep(event, steps);
     pathStep(event, document.checkpoint, event.proof, `path-${event.index}`, steps);
   }
   document.evidence.forEach(({ checkpoint, consistency, proofs }, i) => {
     const name = `evidence-${i + 1}`;
-    signatureStep(name, `checkpoint ${i + 1} of the evidence`, checkpoint, key, steps);
+    signatureStep(name, `checkpoint ${i + 1} of the evidence`, checkpoint, keys, steps);
     consistencyStep(name, document.checkpoint, checkpoint, consistency, steps);
     for (const event of document.events) {
       const proof = proofs.get(event.index);
@@ -72,11 +86,14 @@ function signatureStep(
   id: string,
   what: string,
   checkpoint: SignedCheckpoint,
-  key: VerifierKey | null,
+  keys: readonly LogKey[],
   steps: Steps,
 ): void {
-  const line = key && checkpoint.note.signatures.find((candidate) => isLineOf(candidate, key));
-  const holds = key && isSignedBy(checkpoint, key);
+  const lineOf = (one: VerifierKey): SignatureLine | undefined =>
+    checkpoint.note.signatures.find((candidate) => isLineOf(candidate, one));
+  const key = (keys.find((one) => lineOf(one.key) !== undefined) ?? keys[0])?.key ?? null;
+  const line = key && lineOf(key);
+  const holds = keys.length > 0 ? signedBy(checkpoint.note, checkpoint.size, keys) === "yes" : null;
   steps.add({
     id: `${id}-signature`,
     claim: "log",

@@ -187,7 +187,7 @@ export interface Unusable {
 
 /** What the verifier is given beside the document. It takes no key from a document (7.4). */
 export interface CheckOptions {
-  /** The log's verifier keys (`name+id+base64`). Of several, the one of the document's origin is used. */
+  /** The log's verifier keys (`name+id+base64`), each with the sizes that it signs if it changed (`… 1-4711`, `… 4711-`). */
   readonly logKeys?: readonly string[];
   /** A C2SP tlog-policy: the witnesses to trust and their quorum. */
   readonly policy?: string;

@@ -37,7 +37,7 @@ export const TEXT = {
     "The verifier takes no key from a document: you say whom you believe. Nothing of this is stored.",
   logKey: "Log key",
   logKeyHint:
-    "One line, name+id+key, or several lines. It is on the log's page of the service; get it from somewhere else too, and compare.",
+    "One line, name+id+key, or several lines; of a log that changed its key all of them, each with its sizes. It is on the log's page of the service; get it from somewhere else too, and compare.",
   keyNeeded: "Whose log is it?",
   keyNeededLead:
     "Without the log's key nothing is decided. The document names the key below, but a forger would name one too. Compare it with the key that you have from elsewhere: the host's rules, another player, an earlier session.",
