@@ -37,11 +37,12 @@ from tests.openapi_support import routes, the_document
 from tests.round_support import DEFAULT, FASTNET, QUICKNET, at
 from tests.test_encoding import BYTE_PARSERS, LOG, NOTE, POLICY, TEXT_PARSERS, WITNESS
 from verifier import age, custody, drand, draws, entries, note, policy, receipts, timelock, transcript
-from verifier.audit import forks
+from verifier.audit import forks, sessions
 from verifier.bls import fast, reference, verify
 from verifier.bls.groups import Group
 from verifier.encoding import encode_json, parse_document_json, parse_record_json
 from verifier.errors import FormatError, VerifierError
+from verifier.log_keys import LogKey, LogKeys
 from verifier.systems import SYSTEMS
 
 VECTORS = Path(__file__).parent / "vectors"
@@ -235,6 +236,14 @@ PARSERS = {
         LOCKS,
         lambda found: found.data,
     ),
+    "a log's keys": Parser(
+        (name_of(LogKeys.parse), name_of(LogKey.parse)),
+        of_text(LogKeys.parse),
+        (f"{LOG.vkey} 1-17\n{LOG.vkey} 18-\n".encode(), str(LOG.vkey).encode()),
+        lambda keys: bytes_of(str(keys)),
+        exact=False,
+    ),
+    "entry of an audit": Parser((name_of(sessions.parse),), sessions.parse, tuple(ENTRIES), entries.encode_entry),
     "policy": Parser(
         (name_of(policy.Policy.parse),),
         of_text(policy.Policy.parse),
