@@ -9,6 +9,7 @@ import structlog
 from beacon.errors import PROBLEMS
 from beacon.rounds import Followed, Policy, Rounds
 from beacon.rounds.refusals import Reason
+from beacon.sessions.rules import NotYetError
 from tests.lying_relay import LIES, LyingRelay
 from tests.round_support import (
     DEFAULT,
@@ -372,20 +373,25 @@ async def test_a_store_that_fails_leaves_the_round_wanted():
         assert world.told == [72_800]
 
 
-async def test_a_listener_that_fails_is_told_again():
+@pytest.mark.parametrize(("why", "level"), [(RuntimeError, "error"), (NotYetError, "info")])
+async def test_a_listener_that_fails_or_cannot_yet_is_told_again(why, level):
+    """That it has to wait, since the clock and the rounds do not fit, is no fault of anybody, and is not logged as one."""
     clock = at(72_800)
     async with LyingRelay(clock=clock) as server, World(clock, [server]) as world:
         failures = ["first", "second"]
 
         async def fail(verified):
             if failures:
-                raise RuntimeError(failures.pop())
+                raise why(failures.pop())
 
         world.rounds.on_round(fail)
-        for _ in range(4):
-            await world.rounds.tick()
+        with structlog.testing.capture_logs() as logs:
+            for _ in range(4):
+                await world.rounds.tick()
         assert world.told == [72_800, 72_800, 72_800]
         assert world.rounds.status(HASH).wanted == ()
+        told = [line for line in logs if line["event"] in {"listener failed", "a round waits"}]
+        assert [line["log_level"] for line in told] == [level, level]
 
 
 async def test_an_old_round_that_no_relay_has_does_not_hold_up_the_others():

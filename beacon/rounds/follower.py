@@ -25,6 +25,7 @@ import structlog
 from beacon.clock import Clock
 from beacon.rounds.fetcher import Fetcher, NotFetched, Policy
 from beacon.rounds.health import RelayHealth
+from beacon.rounds.refusals import TellAgain
 from beacon.rounds.store_protocol import Put, RoundStore
 from beacon.rounds.stored import StoredRounds
 from beacon.rounds.verify import RoundVerifier
@@ -256,6 +257,9 @@ class Follower:
         for listener in self._listeners:
             try:
                 await listener(verified)
+            except TellAgain as why:
+                told = False
+                _log.info("a round waits", chain=self.chain.beacon_id, round=verified.round, reason=str(why))
             except Exception:  # noqa: BLE001 - told again at the next tick
                 told = False
                 _log.exception("listener failed", chain=self.chain.beacon_id, round=verified.round)

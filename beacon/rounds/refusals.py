@@ -59,3 +59,7 @@ class Refusal(Exception):  # noqa: N818 - named by what happened
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+
+class TellAgain(Exception):  # noqa: N818 - it says what to do
+    """What a listener raises that cannot take a round yet, though nothing is wrong: it is told of it again."""

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from beacon.clock import Clock
 from beacon.errors import ApiError
+from beacon.rounds.refusals import TellAgain
 from beacon.sessions.state import SessionState
 from verifier import ed25519, entries
 from verifier.drand import ChainInfo, VerifiedRound
@@ -38,7 +39,7 @@ class Rounds(Protocol):
     def trouble(self, chain_hash: bytes, time: int | None = None) -> str | None: ...
 
 
-class NotYetError(Exception):
+class NotYetError(TellAgain):
     """The entry would break 6.10 now: it waits."""
 
 
