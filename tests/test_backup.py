@@ -16,7 +16,8 @@ from click.testing import CliRunner
 from beacon.backup import making, manifest, restoring
 from beacon.backup.manifest import BackupRefused
 from beacon.cli import main
-from beacon.settings import ConfigurationError, load_settings
+from beacon.keys.master import owns, rotate
+from beacon.settings import ConfigurationError, load_settings, read_key
 from beacon.store.errors import LogBehind, WriteFailed
 from beacon.store.schema import open_readonly
 from tests.process_support import ROOT, run
@@ -182,6 +183,62 @@ def test_so_many_of_this_log_are_kept(folder, target, tmp_path):
     assert left_in(target) == ["20200101T000000Z", other.name, *kept, "backup.lock"]
 
 
+def test_the_one_just_made_stays_whatever_the_clock_says(folder, target):
+    """A clock that was once fast made backups of the future: newer ones are not removed in their favour."""
+    future = make(folder, target, MOMENT + 10**12, keep=1).folder
+    for turn in range(2):
+        made = make(folder, target, MOMENT + 1_000 * turn, keep=1)
+        assert making.backups(target) == [made.folder]
+        assert made.removed == ((future,) if turn == 0 else (target / NAME,))
+
+
+@pytest.mark.parametrize("step", ["key-written", "committed", "kept-old", "in-force"])
+def test_with_keys_in_the_midst_of_a_rotation(folder, target, tmp_path, step):
+    """Cut off anywhere: the backup is put back, and the rotation goes on there."""
+    data = folder / "data"
+    asyncio.run(used(folder))
+
+    def cut(name):
+        if name == step:
+            raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        rotate(load_settings(data), FakeClock(MOMENT), cut)
+    made = make(folder, target, keys=True)
+    restoring.restore(made.folder, tmp_path / "restored", mark=data / "log.mark")
+    settings = load_settings(tmp_path / "restored")
+    rotate(settings, FakeClock(MOMENT))
+    assert owns(settings.private_db, read_key(settings.master_key))
+
+
+@pytest.mark.parametrize("copying", ["log.db", "private.db"])
+def test_with_keys_while_the_master_key_is_changed_it_has_the_right_one_or_is_refused(
+    folder, target, tmp_path, copying
+):
+    data, done = folder / "data", []
+    asyncio.run(used(folder))
+
+    def meanwhile(what, *_):
+        if what == f"copying {copying}" and not done:
+            done.append(rotate(load_settings(data), FakeClock(MOMENT)))
+
+    if copying == "private.db":
+        with pytest.raises(BackupRefused, match="run it again"):
+            make(folder, target, keys=True, progress=meanwhile)
+        assert left_in(target) == ["backup.lock"]
+    else:
+        made = make(folder, target, keys=True, progress=meanwhile)
+        restoring.restore(made.folder, tmp_path / "restored")
+        settings = load_settings(tmp_path / "restored")
+        assert owns(settings.private_db, read_key(settings.master_key))
+    assert done
+
+
+async def used(folder):
+    async with running(folder, FIRST.clock()) as world:
+        await world.host("alice").seal(participants=[], close_at=None)
+
+
 def test_a_place_in_the_data_directory_is_refused(folder):
     for place in (folder / "data", folder / "data" / "backups"):
         with pytest.raises(BackupRefused, match="in the data directory itself"):
@@ -315,6 +372,35 @@ def test_a_file_that_was_changed_or_lost_is_found(backup, tmp_path, name):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["backups", "world"]
 
 
+STATE = ("log.mark", "log.db-wal", "private.db-wal", "log.db-shm", "log.db-journal", "log.db.lock", "rounds-in/a.jsonl")
+
+
+@pytest.mark.parametrize("name", ["log.db", "log.vkey", "manifest.json"])
+@pytest.mark.parametrize("what", ["fifo", "device", "folder"])
+def test_what_is_no_plain_file_is_refused_and_not_read(backup, tmp_path, name, what):
+    """A pipe or /dev/zero never ends."""
+    (backup / name).unlink()
+    if what == "fifo":
+        os.mkfifo(backup / name)
+    elif what == "device":
+        (backup / name).symlink_to("/dev/zero")
+    else:
+        (backup / name).mkdir()
+    with pytest.raises(BackupRefused):
+        restoring.restore(backup, tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
+
+
+def test_what_changes_between_the_check_and_the_copy_is_found(backup, tmp_path):
+    def change(what, *_):
+        if what == "copying":
+            (backup / "beacon.toml").write_bytes((backup / "beacon.toml").read_bytes() + b"# more\n")
+
+    with pytest.raises(BackupRefused, match="was changed while it was copied"):
+        restoring.restore(backup, tmp_path / "restored", progress=change)
+    assert not (tmp_path / "restored").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -324,8 +410,25 @@ def test_a_file_that_was_changed_or_lost_is_found(backup, tmp_path, name):
         (lambda text: text.replace('"size"', '"length"', 1), "not a manifest that this version knows"),
         (lambda text: text[:-9], "is no manifest"),
         (lambda _: "", "is no manifest"),
+        (lambda text: text + " " * manifest.MAX_BYTES, "is no manifest"),
+        (lambda text: text.replace(f'"made": {MOMENT}', '"made": 9007199254740991'), "made: .* is due|made: at most"),
+        (lambda text: text.replace(f'"made": {MOMENT}', '"made": -1'), "made: at least 0"),
+        (lambda text: text.replace('"log.vkey"', '"log.db"'), "a file stands there twice"),
+        *((lambda text, name=name: text.replace('"log.vkey"', f'"{name}"'), "not a file that is") for name in STATE),
     ],
-    ids=["newer", "upwards", "absolute", "other field", "cut off", "empty"],
+    ids=[
+        "newer",
+        "upwards",
+        "absolute",
+        "other field",
+        "cut off",
+        "empty",
+        "long",
+        "late",
+        "early",
+        "twice",
+        *STATE,
+    ],
 )
 def test_a_manifest_that_is_none(backup, tmp_path, change, message):
     path = backup / "manifest.json"

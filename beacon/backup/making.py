@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from beacon.backup import databases, manifest
 from beacon.backup.manifest import BackupRefused, Cosigned, Kept, Manifest, Progress, no_progress
 from beacon.clock import Clock
 from beacon.datadir import require_databases
+from beacon.keys.files import next_of
 from beacon.keys.log import log_keys, log_signer
 from beacon.keys.master import fingerprint, owns
 from beacon.log import highwater
@@ -70,14 +71,14 @@ def make(
         _require_room(settings, target)
         work.mkdir(mode=0o700)
         try:
-            left_out = _copy_files(settings, config, work, keys=keys)
+            left_out = _copy_files(settings, config, work)
             made = _fill(settings, vkey, work, clock.now(), progress, keys=keys)
             work.rename(folder)
             sync_directory(target)
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
-        removed = () if keep is None else tuple(_prune(target, made, keep))
+        removed = () if keep is None else tuple(_prune(folder, made, keep))
     return Made(folder, made, removed, left_out)
 
 
@@ -119,6 +120,9 @@ def _fill(settings: Settings, vkey: VerifierKey, work: Path, now: int, progress:
     mark = highwater.newest(settings.log_mark, log_keys(settings))
     databases.copy(settings.log_db, log, progress)
     databases.copy(settings.private_db, private, progress)
+    if keys:
+        for path in sorted(settings.data_dir.glob("*.key")):
+            manifest.write_new(work / path.name, path.read_bytes(), PRIVATE)
     if mark is not None and not databases.holds(log, mark.size, mark.root):
         raise LogBehind(
             f"{settings.log_db} does not hold the {mark.size} entries that were acknowledged ({settings.log_mark}): it "
@@ -141,7 +145,7 @@ def _fill(settings: Settings, vkey: VerifierKey, work: Path, now: int, progress:
         witnesses=[Cosigned(vkey=str(key), size=size) for key, size in pair.witnesses.items()],
         open_sessions=pair.open,
         seeds_missing=pair.missing,
-        master_key=_master_key(settings, private),
+        master_key=_master_key(settings, work, keys=keys),
         keys=keys,
         files=files,
     )
@@ -151,8 +155,8 @@ def _fill(settings: Settings, vkey: VerifierKey, work: Path, now: int, progress:
     return made
 
 
-def _copy_files(settings: Settings, config: Path, work: Path, *, keys: bool) -> tuple[Path, ...]:
-    """The settings, what they name beside them, the public key, and the keys where asked. Gives what is elsewhere."""
+def _copy_files(settings: Settings, config: Path, work: Path) -> tuple[Path, ...]:
+    """The settings, what they name beside them, and the public key. Gives what is elsewhere."""
     manifest.write_new(work / CONFIG_NAME, config.read_bytes(), PRIVATE)
     named = [settings.witnesses.policy, *(chain.file for chain in settings.chains)]
     base, left_out = config.resolve().parent, []
@@ -166,34 +170,49 @@ def _copy_files(settings: Settings, config: Path, work: Path, *, keys: bool) -> 
             manifest.write_new(work / place, path.read_bytes(), PUBLIC)
     if settings.log_vkey.exists():
         manifest.write_new(work / settings.log_vkey.name, settings.log_vkey.read_bytes(), PUBLIC)
-    if keys:
-        for path in sorted(settings.data_dir.glob("*.key")):
-            manifest.write_new(work / path.name, path.read_bytes(), PRIVATE)
     return tuple(sorted(left_out))
 
 
-def _master_key(settings: Settings, private: Path) -> str | None:
-    """The id of the master key that the copied seeds are under, if it is in the data directory."""
-    for path in sorted(settings.data_dir.glob(f"{settings.master_key.stem}*.key")):
+def _master_key(settings: Settings, work: Path, *, keys: bool) -> str | None:
+    """The id of the master key that the copied seeds are under, if it is in the data directory.
+
+    keys: whether the backup has the keys; then that one is among them, as one that a service or a rotation goes on
+    with. Raises BackupRefused where it is not.
+    """
+    private, usable = work / manifest.PRIVATE_DB, (settings.master_key, next_of(settings.master_key))
+    path = _owner(sorted(settings.data_dir.glob(f"{settings.master_key.stem}*.key")), private)
+    if path is None:
+        return None
+    if keys and _owner([work / one.name for one in usable], private) is None:
+        raise BackupRefused(f"the seeds are under {path}, and not under {settings.master_key}: run it again")
+    return fingerprint(read_key(path))
+
+
+def _owner(paths: Iterable[Path], private: Path) -> Path | None:
+    """Which key file has the key that a private.db is under; None for none."""
+    for path in paths:
         try:
             key = read_key(path)
         except ConfigurationError:
             continue
         if owns(private, key):
-            return fingerprint(key)
+            return path
     return None
 
 
-def _prune(target: Path, newest: Manifest, keep: int) -> Iterator[Path]:
-    """Remove all but the newest `keep` backups of this log."""
-    mine = []
-    for path in backups(target):
+def _prune(newest: Path, made: Manifest, keep: int) -> Iterator[Path]:
+    """Remove all but `keep` backups of this log: `newest` stays, and those with the most entries, whatever the clock
+    said when they were made.
+    """
+    others = []
+    for path in backups(newest.parent):
         try:
-            if manifest.read(path).log_key == newest.log_key:
-                mine.append(path)
+            found = manifest.read(path)
         except BackupRefused:
             continue
-    for path in mine[: max(0, len(mine) - keep)]:
+        if found.log_key == made.log_key and path != newest:
+            others.append((found.size, path))
+    for _, path in sorted(others)[: max(0, len(others) + 1 - keep)]:
         going = path.with_name(f".old-{path.name}")
         path.rename(going)
         shutil.rmtree(going)

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from beacon.settings import explain
 from verifier.encoding import parse_document_json
 from verifier.errors import VerifierError
+from verifier.fetch import read_file
 
 NAME: Final = "manifest.json"
 FORMAT: Final = "fair-beacon/backup/v1"
 LOG_DB: Final = "log.db"
 PRIVATE_DB: Final = "private.db"
 CHUNK: Final = 1 << 20
+MAX_BYTES: Final = 1 << 20
+LAST_MS: Final = 253_402_300_799_999
+"""The end of the year 9999."""
+_STATE: Final = (NAME, "log.mark", "-wal", "-shm", "-journal", ".lock")
+"""Ends of names of what the service and SQLite make anew: restored, these would say what the databases do not."""
 
 Progress = Callable[[str, int, int], None]
 """Told (what is being done, bytes done, in all)."""
@@ -43,6 +50,13 @@ class Kept(_Part):
     bytes: int = Field(ge=0)
     sha256: str = Field(pattern="^[0-9a-f]{64}$")
 
+    @field_validator("name")
+    @classmethod
+    def _no_state(cls, name: str) -> str:
+        if name.endswith(_STATE) or name.startswith("rounds-in/"):
+            raise ValueError("not a file that is backed up")
+        return name
+
 
 class Cosigned(_Part):
     """A witness, by its public key, and the newest size that it has cosigned."""
@@ -60,7 +74,7 @@ class Manifest(_Part):
     """
 
     format: Literal["fair-beacon/backup/v1"] = FORMAT
-    made: int
+    made: int = Field(ge=0, le=LAST_MS)
     origin: str
     log_key: str
     size: int
@@ -73,14 +87,21 @@ class Manifest(_Part):
     keys: bool
     files: list[Kept]
 
+    @field_validator("files")
+    @classmethod
+    def _each_once(cls, files: list[Kept]) -> list[Kept]:
+        if len({one.name for one in files}) != len(files):
+            raise ValueError("a file stands there twice")
+        return files
+
 
 def read(folder: Path) -> Manifest:
     """The manifest of a backup. Raises BackupRefused."""
     path = folder / NAME
+    if not path.is_file():
+        raise BackupRefused(f"{folder} is no backup: it has no {NAME}")
     try:
-        return Manifest.model_validate(parse_document_json(path.read_bytes()))
-    except FileNotFoundError as error:
-        raise BackupRefused(f"{folder} is no backup: it has no {NAME}") from error
+        return Manifest.model_validate(parse_document_json(read_file(path, MAX_BYTES)))
     except ValidationError as error:
         raise BackupRefused(f"{path} is not a manifest that this version knows: {explain(error)}") from error
     except VerifierError as error:
@@ -93,12 +114,13 @@ def check_files(folder: Path, manifest: Manifest, progress: Progress) -> None:
     for one in manifest.files:
         path = folder / one.name
         try:
-            size, digest = path.stat().st_size, digest_of(path)
+            status = path.stat()
+            same = stat.S_ISREG(status.st_mode) and status.st_size == one.bytes and digest_of(path) == one.sha256
         except OSError as error:
             raise BackupRefused(f"{path}: {error.strerror}") from error
-        if (size, digest) != (one.bytes, one.sha256):
+        if not same:
             raise BackupRefused(f"{path} is not the file that was backed up: its bytes have another hash or number")
-        done += size
+        done += one.bytes
         progress("checking", done, total)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from beacon.backup import databases, manifest
 from beacon.backup.manifest import BackupRefused, Manifest, Progress, no_progress
 from beacon.datadir import require_empty
+from beacon.keys.files import next_of
 from beacon.keys.log import log_signer
 from beacon.keys.master import fingerprint, owns
 from beacon.log import highwater
@@ -67,6 +68,8 @@ def restore(
         for one in made.files:
             progress("copying", 0, 1)
             _copy(source / one.name, work / one.name)
+            if manifest.digest_of(work / one.name) != one.sha256:
+                raise BackupRefused(f"{source / one.name} was changed while it was copied, or cannot be read twice")
         if keys is not None:
             _add_keys(keys, work)
         vkey = _vkey(made)
@@ -124,13 +127,17 @@ def _add_keys(keys: Path, work: Path) -> None:
 
 
 def _check_keys(made: Manifest, settings: Settings, work: Path) -> None:
-    """Raise ConfigurationError for keys that do not belong to this log or to these seeds. Missing ones are none."""
+    """Raise ConfigurationError for keys that do not belong to this log or to these seeds. Missing ones are none.
+
+    A rotation of the master key that was cut off is in order: it goes on where the backup is put back.
+    """
     here = settings.model_copy(update={"data_dir": work})
     if here.log_key.exists() and str(log_signer(here).vkey) != made.log_key:
         raise ConfigurationError(f"log.key is not the key of this log, {made.log_key}")
-    if here.master_key.exists() and not owns(here.private_db, key := read_key(here.master_key)):
-        due = made.master_key or "another one"
-        raise ConfigurationError(f"master.key is the key {fingerprint(key)}, and the seeds are under {due}")
+    there = [path for path in (here.master_key, next_of(here.master_key)) if path.exists()]
+    if here.master_key.exists() and not any(owns(here.private_db, read_key(path)) for path in there):
+        key, due = fingerprint(read_key(here.master_key)), made.master_key or "another one"
+        raise ConfigurationError(f"master.key is the key {key}, and the seeds are under {due}")
 
 
 def _add_mark(mark: Path, work: Path, vkey: VerifierKey, made: Manifest) -> None:
