@@ -31,7 +31,6 @@ from beacon.web.waits import parse_index
 from beacon.webhooks.addresses import check_url
 from beacon.witness.client import Result, judge
 from beacon.witness.configured import load_policy
-from beacon.witness.request import AddCheckpoint
 from tests import builder, witness_support
 from tests.openapi_support import routes, the_document
 from tests.round_support import DEFAULT, FASTNET, QUICKNET, at
@@ -44,6 +43,7 @@ from verifier.encoding import encode_json, parse_document_json, parse_record_jso
 from verifier.errors import FormatError, VerifierError
 from verifier.log_keys import LogKey, LogKeys
 from verifier.systems import SYSTEMS
+from verifier.tlog_witness import AddCheckpoint
 
 VECTORS = Path(__file__).parent / "vectors"
 

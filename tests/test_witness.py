@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from beacon.store.witness_schema import WITNESS_SCHEMA
 from beacon.store.writer import Writer
 from beacon.witness import directory as places
-from beacon.witness.request import MAX_REQUEST, AddCheckpoint
 from tests.fault_support import outlived
 from tests.process_support import run
 from tests.process_support import serving as process
@@ -28,6 +27,7 @@ from tests.witness_support import LOG, Tree, serving, witness
 from verifier.errors import FormatError
 from verifier.note import Checkpoint, Cosigner, Note, SigningKey, VerifierKey, open_note
 from verifier.tlog_proof import add_checkpoint_request
+from verifier.tlog_witness import MAX_REQUEST, AddCheckpoint
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "tlog.json").read_text())
 NOW = 1_800_000_000

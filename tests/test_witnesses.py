@@ -15,11 +15,11 @@ from beacon.settings import ConfigurationError
 from beacon.store.errors import LogBehind
 from beacon.witness.client import MAX_ANSWER, Result
 from beacon.witness.configured import load_policy
-from beacon.witness.request import AddCheckpoint
 from tests.log_support import SIGNER, START, Clock, Index, contributions, mark_of, open_log, tamper
 from tests.witness_support import answering, asking, key_of, policy_of, several, until
 from verifier.note import Checkpoint, Cosigner, Note, Signature, SigningKey, open_note
 from verifier.tlog_proof import add_checkpoint_request
+from verifier.tlog_witness import AddCheckpoint
 
 W1 = Cosigner(b"\x31" * 32, "w1.example")
 

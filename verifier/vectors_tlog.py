@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from verifier import merkle, tiles, tlog_proof
+from verifier import merkle, tiles, tlog_proof, vectors_witness
 from verifier.encoding import encode_base64, parse_base64, parse_hex
 from verifier.errors import Code, FormatError, VerifierError
 from verifier.note import (
@@ -47,6 +47,8 @@ def run_section(name: str, case: Case) -> str | None:
 
     Raises KeyError when the section, or the shape of the case, is not understood.
     """
+    if name == "witness_add_checkpoint":
+        return vectors_witness.run_sequence(case)
     section = _SECTIONS[name]
     given, expect = case["input"], case["expect"]
     try:
@@ -390,6 +392,7 @@ _SECTIONS: Final[Mapping[str, Callable[[Case], Result]]] = {
     "tlog_proof_parse": _tlog_proof_parse,
     "tlog_proof_verify": _tlog_proof_verify,
     "witness_request_encode": _witness_request_encode,
+    "witness_status": vectors_witness.status,
     "origin_hash": _origin_hash,
     "policy_quorum": _policy_quorum,
     "policy_parse": _policy_parse,

@@ -17,8 +17,8 @@ from beacon.store.errors import StoreError
 from beacon.web import rates
 from beacon.web.measured import REQUESTS, Requests
 from beacon.web.middleware import add_headers, observe
-from beacon.witness.request import MAX_REQUEST
 from beacon.witness.witness import Reply, Witness
+from verifier.tlog_witness import MAX_REQUEST
 
 BODY_SECONDS: Final = 10.0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from sqlite_utils import Database
@@ -17,14 +17,12 @@ from sqlite_utils import Database
 from beacon.clock import Clock
 from beacon.store.reader import Reader
 from beacon.store.writer import Writer
-from beacon.witness.request import AddCheckpoint
+from verifier import tlog_witness
 from verifier.encoding import encode_base64
-from verifier.errors import Code, FormatError, VerificationError, VerifierError
-from verifier.merkle import EMPTY_ROOT, verify_consistency
-from verifier.note import Cosigner, VerifierKey, open_note
+from verifier.merkle import EMPTY_ROOT
+from verifier.note import Cosigner, VerifierKey
+from verifier.tlog_witness import TEXT, UNPROVEN, AddCheckpoint, Refusal
 
-SIZE_TYPE: Final = "text/x.tlog.size"
-TEXT: Final = "text/plain; charset=utf-8"
 MAX_FORKS: Final = 1_000
 """Of each kind and origin. A log signs each of its checkpoints itself, so nobody else can fill them up."""
 
@@ -62,20 +60,13 @@ class Witness:
 
     async def add_checkpoint(self, body: bytes) -> Reply:
         """Answer a request of add-checkpoint. Raises the store's errors."""
-        try:
-            request = await asyncio.to_thread(AddCheckpoint.parse, body)
-        except FormatError as error:
-            return Reply(400, f"{error.message}\n")
-        origin, size = request.checkpoint.origin, request.checkpoint.size
-        keys = await self._reader.run(lambda db: _keys(db, origin))
-        if not keys:
-            return Reply(404, "this witness does not know the log\n", origin=origin, size=size)
-        try:
-            await asyncio.to_thread(open_note, request.note, keys)
-        except VerificationError as error:
-            return Reply(403, f"{error.message}\n", origin=origin, size=size)
-        if request.old > size:
-            return Reply(400, "the old size is above the checkpoint's\n", origin=origin, size=size)
+        request = await asyncio.to_thread(tlog_witness.read, body)
+        if isinstance(request, Refusal):
+            return _refused(request)
+        keys = await self._reader.run(lambda db: _keys(db, request.checkpoint.origin))
+        refusal = await asyncio.to_thread(tlog_witness.unsigned, request, keys)
+        if refusal is not None:
+            return _refused(refusal, request)
         return await self._writer.run(lambda db: self._decide(db, request))
 
     async def newest(self, origin_hash: str) -> str | None:
@@ -94,18 +85,14 @@ class Witness:
         state = _state(db, origin)
         if state is not None and state.size == size and state.root != checkpoint.root:
             _keep(db, "fork", request, state, now)
-        known = 0 if state is None else state.size
-        if request.old != known:
-            return Reply(409, f"{known}\n", SIZE_TYPE, origin=origin, size=size)
+        refusal = tlog_witness.inconsistent(request, *((0, EMPTY_ROOT) if state is None else state[:2]))
+        if refusal is not None:
+            if refusal.status == UNPROVEN and state is not None and size > state.size:
+                _keep(db, "unproven", request, state, now)
+            return _refused(refusal, request)
         if state is not None and now < state.time:
             wait = min(60, state.time - now)
             return Reply(503, "this witness's clock is not right\n", retry_after=wait, origin=origin, size=size)
-        try:
-            _check(request, state)
-        except VerifierError as error:
-            if state is not None and size > state.size:
-                _keep(db, "unproven", request, state, now)
-            return Reply(422, f"{error.message}\n", origin=origin, size=size)
         line = self.cosigner.cosign(request.note.text, now)
         row = (size, checkpoint.root, request.text, line, now)
         if state is None:
@@ -121,17 +108,11 @@ def origin_hash_of(origin: str) -> str:
     return hashlib.sha256(origin.encode()).hexdigest()
 
 
-def _check(request: AddCheckpoint, state: State | None) -> None:
-    """Raise VerificationError unless the checkpoint continues what was cosigned. request.old is the state's size."""
-    checkpoint, proof = request.checkpoint, request.proof
-    if checkpoint.size == 0 and checkpoint.root != EMPTY_ROOT:
-        raise VerificationError(Code.CONSISTENCY, "a tree of size 0 has the root of nothing")
-    if request.old == 0:
-        if proof:
-            raise VerificationError(Code.CONSISTENCY, "no proof starts at size 0")
-        return
-    assert state is not None
-    verify_consistency(state.size, checkpoint.size, proof, state.root, checkpoint.root)
+def _refused(refusal: Refusal, request: AddCheckpoint | None = None) -> Reply:
+    reply = Reply(refusal.status, refusal.body, refusal.content_type)
+    if request is None:
+        return reply
+    return replace(reply, origin=request.checkpoint.origin, size=request.checkpoint.size)
 
 
 def _keys(db: Database, origin: str) -> list[VerifierKey]:
