@@ -129,7 +129,7 @@ def test_what_keeps_it_from_sealing_and_why_it_stops_are_there():
         assert f"`{code}`" in TEXT, code
 
 
-# --- its commands and links -------------------------------------------------------------------------------------------
+# --- its commands -----------------------------------------------------------------------------------------------------
 
 PROGRAMS = {"beacon": beacon.cli.main, "verifier": verifier.cli.main}
 BLOCKS = re.findall(r"(?ms)^ *```sh\n(.*?)^ *```$", TEXT)
@@ -157,6 +157,82 @@ def test_a_command_is_one_that_the_program_has(line, tmp_path, monkeypatch):
 
 def test_there_are_commands_to_be_held_to_it():
     assert len(set(COMMANDS)) > 15
+
+
+# --- for whom they are ------------------------------------------------------------------------------------------------
+
+LINES = [line for block in BLOCKS for line in re.sub(r"\\\n *", "", block).splitlines()]
+(SETUP,) = re.findall(r"(?ms)^## Put it in place$(.*?)^## ", TEXT)
+STEPS = [" ".join(one.split()) for one in re.findall(r"`([^`]+)`", SETUP)]
+OF_BEACON = re.compile(r"install -d -o beacon -g beacon -m 07\d\d (.*?)(?: +#.*)?$")
+MEDIA = "/media/"
+"""Where the operator's own media are: who reads them is for whoever mounts them."""
+
+
+def given_to_beacon():
+    """The directories that the user beacon owns: those made for it, the units' own, and copies of them with owners."""
+    made = {path for line in [*LINES, *STEPS] if (found := OF_BEACON.match(line)) for path in found[1].split()}
+    units = "".join(unit.read_text() for unit in (DEPLOY / "systemd").glob("*.service"))
+    states = {f"/var/lib/{name}" for name in re.findall(r"(?m)^StateDirectory=(\S+)$", units)}
+    copies = {found[2] for line in LINES if (found := re.fullmatch(r"cp -a (\S+) (\S+)", line)) and found[1] in made}
+    return made | states | copies
+
+
+@pytest.mark.parametrize("line", sorted({line for line in [*LINES, *STEPS] if line.startswith("sudo -u beacon ")}))
+def test_what_the_user_beacon_reads_or_writes_is_where_it_can(line):
+    """Nobody but root reads /root or makes a directory in /var/lib."""
+    for path in (word for word in shlex.split(line, comments=True) if word.startswith("/")):
+        assert path.startswith(MEDIA) or any(f"{path}/".startswith(f"{place}/") for place in given_to_beacon()), path
+
+
+def test_the_places_of_the_user_beacon_are_found():
+    assert given_to_beacon() >= {
+        "/var/lib/beacon",
+        "/var/backups/beacon",
+        "/var/lib/beacon-aside",
+        "/var/lib/beacon-ended",
+    }
+    assert not [place for place in given_to_beacon() if not place.startswith("/var/")]
+
+
+def test_every_program_that_is_asked_for_is_on_the_path():
+    (linked,) = [step.split()[2:-1] for step in STEPS if step.startswith("ln -s ")]
+    asked = {re.sub(r"^sudo -u beacon ", "", line).split()[0] for line in LINES if line.strip()}
+    there = {path.rpartition("/")[2] for path in linked}
+    assert {"beacon", "verifier", "litestream"} <= asked
+    assert there == {"beacon", "verifier", "litestream"}
+
+
+def test_the_replicas_place_is_known_wherever_it_is_asked():
+    asking = [block for block in BLOCKS if "litestream restore" in block]
+    assert len(asking) == 2
+    for block in asking:
+        assert "set -a; . /etc/beacon/litestream.env; set +a" in block.partition("litestream restore")[0]
+
+
+def test_what_a_unit_reads_as_its_own_user_is_readable_and_what_holds_secrets_is_not():
+    unit = (DEPLOY / "systemd" / "beacon-litestream.service").read_text()
+    (config,) = re.findall(r"-config (\S+)$", unit, re.MULTILINE)
+    (secrets,) = re.findall(r"^EnvironmentFile=(\S+)$", unit, re.MULTILINE)
+    modes = {step.split()[-1]: step.split()[3] for step in STEPS if step.startswith("install -D ")}
+    assert (modes[config], modes[secrets]) == ("0644", "0600")
+    for path in modes:
+        if path.startswith("/etc/beacon/"):
+            assert (DEPLOY / path.rpartition("/")[2]).is_file()
+
+
+def test_comments_name_headings_of_the_runbook():
+    headings = set(re.findall(r"(?m)^#+ (.+?) *$", TEXT))
+    files = [*DEPLOY.glob("*.yml"), *DEPLOY.rglob("*.service"), *DEPLOY.rglob("*.conf")]
+    texts = [" ".join(re.sub(r"(?m)^ *#", "", file.read_text()).split()) for file in files]
+    found = [
+        a or b for text in texts for a, b in re.findall(r'"([^"]+)" in RUNBOOK\.md|RUNBOOK\.md, "([^"]+?)[.]?"', text)
+    ]
+    assert len(found) >= 2
+    assert set(found) <= headings
+
+
+# --- links and drills -------------------------------------------------------------------------------------------------
 
 
 def test_every_link_leads_somewhere():
