@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import os
+import resource
 import shutil
 import sqlite3
 from contextlib import closing
@@ -423,6 +424,20 @@ def test_this_machine_answers(tmp_path):
     assert machine.files() > 0
     assert machine.native() in (True, False)
     assert machine.sqlite() >= (3, 37)
+
+
+@pytest.mark.parametrize(
+    ("limits", "files"),
+    [
+        ((1_024, 1_048_576), 65_536),
+        ((1_024, 4_096), 4_096),
+        ((1_024, resource.RLIM_INFINITY), 65_536),
+        ((2**20, 2**20), 2**20),
+    ],
+)
+def test_the_files_that_may_be_open_are_those_that_the_service_gets(monkeypatch, limits, files):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    assert this_machine().files() == files
 
 
 def test_the_deepest_mount_above_a_path_is_its_file_system():

@@ -64,10 +64,15 @@ def test_a_new_master_key_cut_off_anywhere(settings, step):
     assert master.rotate(settings, FakeClock(0)).encrypted == 1
 
 
+def test_a_key_that_is_there_is_not_replaced(settings):
+    with pytest.raises(ConfigurationError, match=r"master\.key is the key .*, so nothing is lost\.$"):
+        lost.new_master(settings)
+
+
 def test_a_key_that_is_only_misplaced_is_not_replaced(settings):
     aside = settings.master_key.with_name("master.0011223344556677.key")
     settings.master_key.rename(aside)
-    with pytest.raises(ConfigurationError, match=r"master\.0011223344556677\.key is the key that the seeds are under"):
+    with pytest.raises(ConfigurationError, match=r"master\.0011223344556677\.key is the .* Make it master\.key\.$"):
         lost.new_master(settings)
     aside.unlink()
     write_key(settings.master_key, bytes(range(32)))

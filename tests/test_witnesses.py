@@ -349,6 +349,30 @@ async def test_a_log_of_another_history_is_told_from_a_lie_in_a_409(path, tmp_pa
         await seen(path, found, 2)
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (409, "99\n", Result.CONFLICT),
+        (422, "", Result.UNPROVEN),
+        (503, "", Result.FAILED),
+    ],
+    ids=["has seen more", "takes no proof", "is busy"],
+)
+async def test_one_that_disagrees_while_the_service_runs_is_reported(status, body, says, log):
+    """What `beacon_witness_disagrees` and /readyz say; whoever is only busy does not disagree."""
+    now = {"status": 503}
+
+    async def answers(request):
+        return web.Response(**now)
+
+    async with answering(answers) as url, asking(log, Clock(), policy_of(url)) as asked:
+        assert not asked.report()[0].disagrees
+        now |= {"status": status, "text": body, "content_type": "text/x.tlog.size"}
+        await grow(log, "a", "b")
+        await until(lambda: asked.report()[0].standing.results[says] > (says is Result.FAILED))
+        assert asked.report()[0].disagrees is (status == 422 or body == "99\n")
+
+
 @pytest.mark.parametrize("status", [403, 404, 429, 500, 503, 409])
 async def test_one_that_does_not_cosign_does_not_stop_the_start(status, log):
     async def no(request):

@@ -81,9 +81,8 @@ def new_master(settings: Settings, step: Callable[[str], None] = lambda _: None)
 def _require_gone(settings: Settings) -> None:
     for path in sorted(settings.data_dir.glob(f"{settings.master_key.stem}*.key")):
         if owns(settings.private_db, read_key(path)):
-            raise ConfigurationError(
-                f"{path} is the key that the seeds are under. Make it master.key: nothing is lost."
-            )
+            mend = "" if path == settings.master_key else f" Make it {settings.master_key.name}."
+            raise ConfigurationError(f"{path} is the key that the seeds are under, so nothing is lost.{mend}")
     if settings.master_key.exists():
         key = fingerprint(read_key(settings.master_key))
         raise ConfigurationError(f"{settings.master_key} is another key ({key}). Move it away first.")

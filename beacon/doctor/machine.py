@@ -14,6 +14,7 @@ from typing import Final
 
 from beacon.doctor.finding import Finding, fine, found
 from beacon.settings import Settings
+from beacon.web.server import FILES
 from verifier.bls.verify import REFERENCE, best_backend
 
 MIB: Final = 1024 * 1024
@@ -177,5 +178,8 @@ def _number(file: Path, name: str) -> int:
 
 
 def _files() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 2**31 if soft == resource.RLIM_INFINITY else soft
+    """What the service has once it has asked for more, as it does at its start."""
+    soft, hard = (
+        2**31 if limit == resource.RLIM_INFINITY else limit for limit in resource.getrlimit(resource.RLIMIT_NOFILE)
+    )
+    return max(soft, min(hard, FILES))
