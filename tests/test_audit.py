@@ -282,6 +282,8 @@ BROKEN = {
     "a re-run of nothing": (lambda: Log().sealed(1, replaces="ab" * 32), ("sole", "6.1")),
     "no entry of the protocol": (lambda: added(b'{"type":"poem","v":1}'), ("log", "3")),
     "a session's entry that is not canonical": (lambda: not_canonical(), ("log", "3")),
+    "an entry that nests deeply": (lambda: added(b"[" * 65_535), ("log", "3")),
+    "a session's entry that nests deeply": (lambda: nested(), ("log", "3")),
     "an entry of no session": (lambda: stray(), ("log", "6.1")),
     "a chain once more": (lambda: added(Log().leaves[1]), ("log", "3.6")),
     "a second first leaf": (lambda: added(Log().leaves[0]), ("log", "3.6")),
@@ -317,6 +319,12 @@ def not_canonical() -> Log:
     log = begun()
     log.leaves[-1] = log.leaves[-1].replace(b'":', b'": ', 1)
     return whole(log)
+
+
+def nested() -> Log:
+    log = begun()
+    log.leaves[-1] = log.leaves[-1][:-1] + b',"more":' + b'{"x":' * 10_000 + b"1" + b"}" * 10_001
+    return log
 
 
 def stray() -> Log:

@@ -195,3 +195,33 @@ def test_an_error_that_is_not_the_file_s_stays_what_it_is(tmp_path: Path) -> Non
         raise ZeroDivisionError
     with pytest.raises(LookupError, match="a fault of ours"), opened(tmp_path):
         raise LookupError("a fault of ours")
+
+
+LIES = (2**53, 2**64, 10**400, -1, None, 1.5, "\0", {}, [[]] * 40)
+
+
+@pytest.mark.parametrize("number", range(9))
+def test_no_lie_of_the_log_makes_the_file_false(number: int) -> None:
+    """Else a log could have its auditor throw away what would accuse it."""
+    log = Log().sealed(1).contributed().close(6.6).round(1005, 15.9).draw("turn", 16).reveal(16)
+    fields = json.loads(log.leaves[number])
+    for name in [*fields, "more"]:
+        for lie in [lie for lie in LIES if name not in fields or fields[name] != lie]:
+            leaves = log.leaves.copy()
+            leaves[number] = json.dumps(fields | {name: lie}, separators=(",", ":")).encode()
+            with opened(None) as state:
+                Audit(state, replace(BOTH, policy=Policy.parse(POLICY))).run(source_of(leaves))
+                assert damage.found(state.db) is None, (fields["type"], name, lie)
+                assert [one for one in state.found() if one.grave], (fields["type"], name, lie)
+
+
+def test_no_witness_makes_the_file_false() -> None:
+    log = Log().sealed(1)
+    with opened(None) as state:
+        audit, source = Audit(state, replace(BOTH, policy=Policy.parse(POLICY))), source_of(log.leaves)
+        audit.run(source)
+        never = SignedCheckpoint.parse(log.checkpoint(None, {"w1": 2.0**62}))
+        assert audit.witnessed(source, [never])
+        assert damage.found(state.db) is None
+        assert audit.witnessing.at(len(log.leaves)) == []
+        assert audit.exit() == Exit.FAIR

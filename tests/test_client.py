@@ -261,6 +261,9 @@ async def test_what_is_retryable_is_sent_again_with_the_same_key_and_nothing_els
             lambda: web.Response(status=500),
             lambda: web.Response(status=302, headers={"Location": "/v1/elsewhere"}),
             lambda: web.Response(text="<html>", content_type="text/html"),
+            lambda: web.Response(status=500, body=b"[" * 300_000),
+            lambda: web.Response(status=500, body=b'{"code":' * 40_000),
+            lambda: web.Response(status=500, body=b"\xff" * 100),
         ):
             between.refusals, sent = [refusal], len(between.seen)
             with pytest.raises(BeaconError) as refused:

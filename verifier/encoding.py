@@ -159,6 +159,16 @@ def parse_record_json(data: bytes) -> Json:
     return value
 
 
+def parse_any_json(data: bytes) -> Any:
+    """Any JSON that does not nest too deeply, by Python's own reading, which is laxer than any format here.
+
+    Raises FormatError(JSON), ValueError.
+    """
+    text = data.decode("utf-8")
+    check_nesting(text)
+    return json.loads(text)
+
+
 def encode_json(value: Mapping[str, Any] | list[Any]) -> bytes:
     """The compact UTF-8 serialisation, keys in the order in which they stand (3.2)."""
     try:

@@ -7,7 +7,6 @@ never sooner than `Retry-After` says, never for longer than PATIENCE, and never 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import secrets
 import time
@@ -26,7 +25,7 @@ from aiohttp import (
     TCPConnector,
 )
 
-from verifier.encoding import MAX_DOCUMENT_BYTES, encode_json, parse_decimal, parse_document_json
+from verifier.encoding import MAX_DOCUMENT_BYTES, encode_json, parse_any_json, parse_decimal, parse_document_json
 from verifier.errors import FormatError
 
 FIRST_DELAY: Final = 0.2
@@ -260,8 +259,8 @@ async def _blocks(content: StreamReader) -> AsyncIterator[list[str]]:
 def _problem(response: ClientResponse, body: bytes) -> dict[str, Any]:
     """What a refusal says; an answer of something in between, which is no problem document, says its status."""
     try:
-        said = json.loads(body)
-    except ValueError:
+        said = parse_any_json(body)
+    except (ValueError, FormatError):
         said = None
     retry_after = response.headers.get("Retry-After")
     more = {} if retry_after is None else {"retry_after": retry_after}

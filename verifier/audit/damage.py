@@ -5,15 +5,14 @@ Looked at only when something went wrong with a state: a log's own lies never ma
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from verifier.audit.accounts import Account
-from verifier.encoding import MAX_INTEGER
+from verifier.encoding import MAX_INTEGER, parse_any_json
 from verifier.entries import Round, parse_entry
-from verifier.errors import Code, VerifierError
+from verifier.errors import Code, FormatError, VerifierError
 from verifier.merkle import HASH_BYTES, leaf_hash
 from verifier.note import VerifierKey
 from verifier.statistics.counts import counts_of
@@ -48,12 +47,16 @@ def _or_null(kind: Kind) -> Kind:
     return lambda value: value is None or kind(value)
 
 
+def _loaded(value: Any) -> Any:
+    return parse_any_json(value.encode() if isinstance(value, str) else value)
+
+
 def _object(value: Any) -> bool:
-    return isinstance(value, str) and isinstance(json.loads(value), dict)
+    return isinstance(value, str) and isinstance(_loaded(value), dict)
 
 
 def _entry(value: Any) -> bool:
-    return isinstance(value, bytes) and isinstance(json.loads(value), dict)
+    return isinstance(value, bytes) and isinstance(_loaded(value), dict)
 
 
 def _error(value: Any) -> bool:
@@ -61,13 +64,13 @@ def _error(value: Any) -> bool:
 
 
 def _account(value: Any) -> bool:
-    told = Account(**json.loads(value)).as_dict()
+    told = Account(**_loaded(value)).as_dict()
     numbers = [number for name, number in told.items() if name not in {"void", "sandbox"}]
     return all(map(_integer, [*numbers, *told["void"].values()]))
 
 
 def _counts(value: Any) -> bool:
-    return counts_of(json.loads(value)).sessions >= 0
+    return counts_of(_loaded(value)).sessions >= 0
 
 
 def _numbers_by(*names: str) -> Kind:
@@ -159,8 +162,8 @@ def _leaf(db: sqlite3.Connection, index: int) -> bytes | None:
 
 def _is_json(kind: Kind, text: Any) -> bool:
     try:
-        value = json.loads(text)
-    except (ValueError, TypeError, RecursionError):
+        value = _loaded(text)
+    except (ValueError, TypeError, AttributeError, FormatError):
         return False
     return _is(kind, value)
 

@@ -18,7 +18,7 @@ from verifier.audit.sessions import Job, Stated, parse
 from verifier.audit.state import Found, State
 from verifier.audit.witnessing import Witnessing
 from verifier.drand import ChainInfo
-from verifier.encoding import MAX_INTEGER, lp
+from verifier.encoding import MAX_INTEGER, lp, parse_any_json
 from verifier.errors import VerifierError
 
 _WHOLE: Final = frozenset({"log", "chain", "seal", "round"})
@@ -90,7 +90,7 @@ class Fold:
     def take(self, index: int, data: bytes, leaf: bytes) -> None:
         """Take the next entry; `leaf` is its hash."""
         try:
-            fields = json.loads(data)
+            fields = parse_any_json(data)
             kind = fields["type"]
             if kind not in _OF_SESSIONS:
                 entry = parse(data)
@@ -98,14 +98,14 @@ class Fold:
             else:
                 time, session = fields["time"], bytes.fromhex(fields["session"])
                 self._of_session(index, kind, session, fields, data)
-        except (VerifierError, ValueError, LookupError, TypeError, RecursionError) as error:
+        except (VerifierError, ValueError, LookupError, TypeError) as error:
             self.found.append(Found("log", "3", f"no entry of the protocol: {error}", index))
             return
         if (index == 0) != (kind == "log"):
             self.found.append(Found("log", "3.6", "the first entry, and no other, is of type log", index))
         if kind in _WHOLE:
             self._whole(index, entry, data, leaf)
-        if type(time) is int:
+        if type(time) is int and 0 <= time <= MAX_INTEGER:
             self._times(index, time, leaf if kind == "seal" else None)
 
     def taken_found(self) -> list[Found]:
@@ -306,7 +306,7 @@ def job_of(
     named = named or Named.read(own[0][1])
     used = set(named.rounds)
     if named.live:
-        called = (json.loads(data) for _, data in own[1:] if b'"type":"call"' in data)
+        called = (parse_any_json(data) for _, data in own[1:] if b'"type":"call"' in data)
         used |= {(named.chain, call["round"]) for call in called if _is_round(call.get("round"))}
     stated = {named.after}
     rounds: list[tuple[int, bytes]] = []

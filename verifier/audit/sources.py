@@ -9,6 +9,7 @@ from pathlib import Path
 
 from verifier import whole_log
 from verifier.audit.trees import Read, Tree
+from verifier.encoding import MAX_INTEGER
 from verifier.errors import Code, FormatError, VerifierError
 from verifier.log_keys import LogTrust, require_signed
 from verifier.merkle import HASH_BYTES, leaf_hash, tree_root
@@ -31,9 +32,11 @@ class Source:
     def check(self, key: LogTrust | None) -> None:
         """Verify the checkpoint's signature, if a key is given, and that the tiles lead to its root.
 
-        Raises VerificationError(SIGNATURE, INCLUSION).
+        Raises VerificationError(SIGNATURE, INCLUSION), FormatError(CHECKPOINT) for more entries than can be numbered.
         """
         check_signature(self.signed, key)
+        if self.tree.size > MAX_INTEGER:
+            raise FormatError(Code.CHECKPOINT, f"a log has at most {MAX_INTEGER} entries")
         self.tree.check()
 
 

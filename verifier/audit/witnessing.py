@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from verifier.audit.state import Found, State
+from verifier.encoding import MAX_INTEGER
 from verifier.errors import VerifierError
 from verifier.evidence import Sighting
 from verifier.note import open_note
@@ -45,7 +46,10 @@ class Witnessing:
                 text = f"the cosignature of {name} under the checkpoint of {size} is not valid: {error.message}"
                 yield Found("witnessed", "7.1", text)
                 continue
-            row = [size, str(key), key.type, min(item.timestamp or 0 for item in verified)]
+            time = min(item.timestamp or 0 for item in verified)
+            if time > MAX_INTEGER:
+                continue  # of no moment that there is, and of no use to anybody
+            row = [size, str(key), key.type, time]
             took |= bool(self._state.db.execute("INSERT OR IGNORE INTO cosigned VALUES (?, ?, ?, ?)", row).rowcount)
         if took and size > self._quorum and self._satisfied(self.at(size)):
             self._quorum = size
