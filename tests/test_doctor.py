@@ -19,10 +19,12 @@ from click.testing import CliRunner
 import beacon.doctor.relays as doctor_relays
 from beacon.cli import main
 from beacon.datadir import POLICY_NAME
+from beacon.doctor import running
 from beacon.doctor.finding import KNOWN, Level, found, worst
 from beacon.doctor.machine import MIB, Disk, filesystem_of, this_machine
+from beacon.rounds.relays import open_session
 from beacon.sessions.custody import MasterCipher
-from beacon.settings import read_key, write_key
+from beacon.settings import ListenSettings, Settings, read_key, write_key
 from beacon.store.private import PrivateStore
 from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
@@ -565,3 +567,84 @@ def test_the_key_of_the_policy_is_compared_with_the_log(directory):
     file = directory / "beacon.toml"
     file.write_text(file.read_text().replace('# policy = "witnesses.policy"', f'policy = "{POLICY_NAME}"'))
     assert "FAIL policy-invalid" in run("check-config", "--config", directory).output
+
+
+# --- others that answer as they like ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ready",
+    [
+        '{"ready":false,"chains":[]}', '{"ready":false,"chains":null}', '{"ready":false,"chains":{"a":3}}',
+        '{"ready":false,"writes":3}', '{"ready":false,"chains":{"a":{"detail":3}}}', '{"ready":"\\ud800"}', "[]",
+        "[" * 200_000, '{"ready":' * 30_000, '{"ready":' + "9" * 5_000 + "}", " " * 300_000, "\ud7ff",
+    ],
+)  # fmt: skip
+async def test_whatever_answers_at_the_services_address(ready):
+    async def answer(request):
+        return web.Response(text=ready if request.path == "/readyz" else '{"healthy":true}')
+
+    app = web.Application()
+    app.add_routes([web.get("/{any:.*}", answer)])
+    async with TestServer(app) as server:
+        (one,) = await running.examine(Settings.model_construct(listen=ListenSettings(port=server.port)), None)
+    assert one.code in {"port-taken", "service-not-ready"}
+
+
+async def test_an_answer_in_several_parts_is_read_whole():
+    async def ready(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for part in (b'{"ready":', b"true,", b'"chains":{}}'):
+            await response.write(part)
+            await asyncio.sleep(0.01)
+        return response
+
+    async def healthy(_):
+        return web.Response(text='{"healthy":true}')
+
+    app = web.Application()
+    app.add_routes([web.get("/readyz", ready), web.get("/healthz", healthy), web.get("/log/vkey", healthy)])
+    async with TestServer(app) as server:
+        (one,) = await running.examine(Settings.model_construct(listen=ListenSettings(port=server.port)), None)
+    assert (one.code, one.level) == ("service", Level.OK)
+
+
+@pytest.mark.parametrize("headers", [{"Age": "9" * 4_000}, {"Age": "٣"}, {"Date": "never"}, {"Date": ""}])
+async def test_whatever_a_relay_says_of_the_time(headers):
+    async def answer(_):
+        return web.Response(headers={"Date": "Tue, 14 Nov 2023 22:13:20 GMT"} | headers)
+
+    app = web.Application()
+    app.add_routes([web.get("/", answer)])
+    async with TestServer(app) as server, open_session() as session:
+        offset = await doctor_relays._offset(str(server.make_url("/")), session, FakeClock(1_700_000_000_000))
+    seen = doctor_relays.Seen("http://r.example", None, None, early=False, offset=offset)
+    assert [one.code for one in doctor_relays._clock([seen])] == ["clock"]
+
+
+HOSTILE = {
+    "nested": "x = " + "[" * 3_000,
+    "long number": "x = " + "9" * 5_000,
+    "large number": "[listen]\nport = " + "9" * 400,
+    "no number": "[listen]\nport = nan",
+    "no directory's name": 'data_dir = "a\\u0000b"',
+    "no policy's name": '[witnesses]\npolicy = "a\\u0000b"',
+    "no chain's name": '[[chains]]\nname = "quicknet"\nfile = "a\\u0000b"\nrelays = ["https://a.example"]',
+    "a policy's long name": f'[witnesses]\npolicy = "{"a" * 5_000}"',
+    "a chain's long name": f'[[chains]]\nname = "quicknet"\nfile = "{"a" * 5_000}"\nrelays = ["https://a.example"]',
+    "a policy that is a directory": '[witnesses]\npolicy = "."',
+    "control characters": '"\\u001b[31m" = 1',
+    "chains that are none": "chains = [3]",
+    "no text": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("command", ["check-config", "doctor"])
+@pytest.mark.parametrize("what", HOSTILE)
+def test_whatever_the_settings_are(tmp_path, what, command):
+    text = HOSTILE[what]
+    (tmp_path / "beacon.toml").write_bytes(text if isinstance(text, bytes) else f'origin = "a"\n{text}'.encode())
+    done = run(command, "--dir", tmp_path)
+    assert (done.exit_code, isinstance(done.exception, SystemExit)) == (2, True), done.exception
+    assert "\x1b" not in done.output

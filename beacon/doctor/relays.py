@@ -32,6 +32,8 @@ AHEAD_MS: Final = 10_000
 OFF_MS: Final = 2_000
 DATE_MS: Final = 1_000
 """`Date` has whole seconds."""
+AGE_DIGITS: Final = 10
+"""An `Age` of so many is none (RFC 9111, 1.2.2)."""
 CLOCK_FIX: Final = "chronyc makestep, or timedatectl set-ntp true; the service seals nothing with a wrong clock"
 
 
@@ -117,7 +119,8 @@ async def _offset(url: str, session: aiohttp.ClientSession, clock: Clock) -> int
         async with session.get(url, allow_redirects=False, timeout=timeout) as response:
             ended, headers = clock.now(), response.headers
         age = headers.get("Age", "0").strip()
-        date = 1000 * (int(parsedate_to_datetime(headers["Date"]).timestamp()) + (int(age) if age.isdecimal() else 0))
+        seconds = int(age) if age.isascii() and age.isdecimal() and len(age) < AGE_DIGITS else 0
+        date = 1000 * (int(parsedate_to_datetime(headers["Date"]).timestamp()) + seconds)
     except (aiohttp.ClientError, TimeoutError, OSError, LookupError, TypeError, ValueError, OverflowError):
         return None
     return max(0, date - ended) + min(0, date + DATE_MS - begun)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from typing import Any, Final
 
 import aiohttp
 
 from beacon.doctor.finding import Finding, fine, found
 from beacon.settings import ListenSettings, Settings
+from verifier.encoding import parse_any_json
+from verifier.errors import FormatError
 from verifier.note import VerifierKey
 
 SECONDS: Final = 4.0
@@ -39,14 +41,20 @@ async def examine(settings: Settings, vkey: VerifierKey | None) -> list[Finding]
     if status != 200:
         fix = "systemctl restart beacon: it checks the log and goes on, or says why not"
         return [found("service-stopped", url, str(health.get("stopped")), fix)]
-    if not readiness["ready"]:
-        troubles = {name: chain.get("detail") for name, chain in readiness.get("chains", {}).items()}
-        says = "; ".join(f"{name}: {detail}" for name, detail in troubles.items() if detail)
-        says = "; ".join(filter(None, [readiness.get("writes"), says]))
-        return [
-            found("service-not-ready", url, says or "see /readyz", f"curl -sS {url}/readyz, and mend what is above")
-        ]
+    if readiness["ready"] is not True:
+        says = "; ".join(_troubles(readiness)) or "see /readyz"
+        return [found("service-not-ready", url, says, f"curl -sS {url}/readyz, and mend what is above")]
     return [fine("service", url, "runs and can seal")]
+
+
+def _troubles(readiness: dict[str, Any]) -> Iterator[str]:
+    """What `/readyz` says that is wrong, as far as it is what that says."""
+    if isinstance(writes := readiness.get("writes"), str):
+        yield writes
+    chains = readiness.get("chains")
+    for name, chain in chains.items() if isinstance(chains, dict) else ():
+        if isinstance(chain, dict) and chain.get("detail"):
+            yield f"{name}: {chain['detail']}"
 
 
 def _taken(url: str, says: str) -> Finding:
@@ -60,13 +68,17 @@ def _url(listen: ListenSettings) -> str:
 
 async def _get(client: aiohttp.ClientSession, url: str) -> tuple[int, str]:
     async with client.get(url, allow_redirects=False) as response:
-        body = await response.content.read(MAX_ANSWER)
+        body = bytearray()
+        async for part in response.content.iter_any():
+            body += part
+            if len(body) > MAX_ANSWER:
+                raise ValueError("more than a beacon answers")
         return response.status, body.decode("utf-8", "replace")
 
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = parse_any_json(text.encode())
+    except (ValueError, FormatError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -64,7 +64,7 @@ def load_settings(path: Path) -> Settings:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigurationError(f"{file}: {error.strerror}. Make a data directory with `beacon init`.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigurationError(f"{file}: not TOML: {error}") from error
     problems = list(_problems(file, values))
     if problems:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -50,6 +50,12 @@ def _check_networks(text: str) -> str:
     return text
 
 
+def _check_path(path: Path | None) -> Path | None:
+    if path is not None and "\0" in str(path):
+        raise ValueError("no file can have this name")
+    return path
+
+
 Origin = Annotated[str, AfterValidator(check_origin)]
 ChainName = Annotated[str, AfterValidator(_check_name)]
 RelayUrl = Annotated[str, AfterValidator(check_relay_url)]
@@ -85,6 +91,8 @@ class ChainSettings(Section):
         default=False,
         description="Whether only sandbox hosts may use the chain. Right for a devnet, and for nothing else.",
     )
+
+    _file_can_be = field_validator("file")(_check_path)
 
 
 DRAND_RELAYS: Final = (
@@ -251,6 +259,8 @@ class WitnessSettings(Section):
         "`timeout_ms` together should fit in.",
     )
 
+    _policy_can_be = field_validator("policy")(_check_path)
+
 
 class LoggingSettings(Section):
     """Structured logs on standard error. They never hold bodies, tokens or seeds."""
@@ -291,6 +301,8 @@ class Settings(BaseSettings):
     witnesses: WitnessSettings = Field(default_factory=WitnessSettings)
     logging: LoggingSettings = Field(default_factory=LoggingSettings)
     chains: list[ChainSettings] = Field(default_factory=default_chains, min_length=1, max_length=16)
+
+    _data_dir_can_be = field_validator("data_dir")(_check_path)
 
     @model_validator(mode="after")
     def _chains_agree(self) -> Self:
