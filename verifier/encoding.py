@@ -162,11 +162,14 @@ def parse_record_json(data: bytes) -> Json:
 def parse_any_json(data: bytes) -> Any:
     """Any JSON that does not nest too deeply, by Python's own reading, which is laxer than any format here.
 
-    Raises FormatError(JSON), ValueError.
+    Raises FormatError(JSON).
     """
-    text = data.decode("utf-8")
-    check_nesting(text)
-    return json.loads(text)
+    try:
+        text = data.decode("utf-8")
+        check_nesting(text)
+        return json.loads(text)
+    except ValueError as error:
+        raise FormatError(Code.JSON, "not JSON") from error
 
 
 def encode_json(value: Mapping[str, Any] | list[Any]) -> bytes:

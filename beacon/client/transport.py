@@ -260,7 +260,7 @@ def _problem(response: ClientResponse, body: bytes) -> dict[str, Any]:
     """What a refusal says; an answer of something in between, which is no problem document, says its status."""
     try:
         said = parse_any_json(body)
-    except (ValueError, FormatError):
+    except FormatError:
         said = None
     retry_after = response.headers.get("Retry-After")
     more = {} if retry_after is None else {"retry_after": retry_after}

@@ -79,6 +79,6 @@ async def _get(client: aiohttp.ClientSession, url: str) -> tuple[int, str]:
 def _object(text: str) -> dict[str, Any]:
     try:
         value = parse_any_json(text.encode())
-    except (ValueError, FormatError):
+    except FormatError:
         return {}
     return value if isinstance(value, dict) else {}
