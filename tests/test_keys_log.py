@@ -341,6 +341,47 @@ def test_an_older_copy_from_the_time_of_both_keys(data):
         opened(data)
 
 
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_an_older_copy_with_its_key_beside_the_mark_of_after_a_change(data, after):
+    """Of the mark's two slots one may still be signed by the key of before: the other one says that there is more."""
+    grow(data, "a")
+    before = data.data_dir.parent / "before"
+    shutil.copytree(data.data_dir, before)
+    log_rotation.begin(data)
+    log_rotation.retire(data)
+    grow(data, *"bcd"[:after])
+    for name in ("log.db", "log.key"):
+        shutil.copy(before / name, data.data_dir / name)
+    for path in data.data_dir.glob("log.db-*"):
+        path.unlink()
+    with pytest.raises(LogBehind):
+        opened(data)
+
+
+def test_the_key_of_an_older_copy_is_not_changed(data):
+    """Else it would say of what was acknowledged that somebody else signed it."""
+    grow(data, "a")
+    copy = data.data_dir.parent / "copy.db"
+    shutil.copy(data.log_db, copy)
+    grow(data, "b")
+    shutil.copy(copy, data.log_db)
+    with pytest.raises(LogBehind):
+        log_rotation.begin(data)
+    shutil.copy(data.log_mark, data.data_dir.parent / "log.mark")
+    data.log_mark.unlink()
+    highwater.make(data.log_db, data.log_mark, log_signer(data).vkey)
+    log_rotation.begin(data)
+    shutil.copy(data.data_dir.parent / "log.mark", data.log_mark)
+    with pytest.raises(LogBehind):
+        log_rotation.retire(data)
+    data.log_mark.unlink()
+    highwater.make(data.log_db, data.log_mark, log_signer(data).vkey)
+    log_rotation.retire(data)
+    shutil.copy(data.data_dir.parent / "log.mark", data.log_mark)
+    with pytest.raises(LogBehind, match="3 entries were acknowledged"):
+        opened(data)
+
+
 def test_a_mark_is_made_anew_over_a_change(data):
     changed(data)
     data.log_mark.unlink()
@@ -397,20 +438,20 @@ def test_a_policy_that_would_not_let_the_service_start(data):
 # --- cut off ---------------------------------------------------------------------------------------------------------
 
 
-def change_and_die(folder, pipe, change, kill_at):
+def change_and_die(folder, pipe, change, kill_at, *arguments):
     """Change the key, and be killed at a step."""
 
     def step(name):
         if name == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    getattr(log_rotation, change)(load_settings(folder), step=step)
+    getattr(log_rotation, change)(load_settings(folder), *arguments, step=step)
     pipe.send("not killed")
 
 
-def killed(data, change, name):
+def killed(data, change, name, *arguments):
     ours, theirs = PROCESSES.Pipe(duplex=False)
-    child = PROCESSES.Process(target=change_and_die, args=(data.data_dir, theirs, change, name))
+    child = PROCESSES.Process(target=change_and_die, args=(data.data_dir, theirs, change, name, *arguments))
     child.start()
     theirs.close()
     child.join()
@@ -462,6 +503,32 @@ def test_killed_while_a_key_is_retired(data, name):
     assert str(vkeys_of(data)) == f"{old} 1-{last}\n{new} 2-"
     assert not (data.data_dir / "log.next.key").exists()
     assert read_key(data.data_dir / f"log.{old.key_id.hex()}.key")
+    whole(data)
+
+
+@pytest.mark.parametrize("name", ["begun", "committed", "published"])
+def test_killed_while_the_new_key_is_given_up(data, name):
+    old = log_signer(data).vkey
+    grow(data, "a")
+    new = log_rotation.begin(data).key
+    identifier = new.key_id.hex()
+    killed(data, "retire", name, identifier)
+    asyncio.run(starts(data))
+    assert log_signer(data).vkeys == ((old, new) if name == "begun" else (old,))
+    if name == "committed":
+        with pytest.raises(ConfigurationError, match="retire-log` first"):
+            log_rotation.begin(data)
+    grow(data, "b")
+    if name == "published":
+        with pytest.raises(ConfigurationError, match="one key signs"):
+            log_rotation.retire(data, identifier)
+    else:
+        assert log_rotation.retire(data, identifier).key == new
+    assert log_signer(data).vkeys == (old,)
+    assert str(vkeys_of(data)) == f"{old} 1-\n{new} 2-{3 if name == 'begun' else 2}"
+    assert not (data.data_dir / "log.next.key").exists()
+    assert read_key(data.data_dir / f"log.{identifier}.key")
+    log_rotation.begin(data)
     whole(data)
 
 

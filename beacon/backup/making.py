@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +78,8 @@ def make(
         except BaseException:
             shutil.rmtree(work, ignore_errors=True)
             raise
-        removed = () if keep is None else tuple(_prune(folder, made, keep))
+        own = {str(one.key) for one in log_keys(settings).keys} | {made.log_key}
+        removed = () if keep is None else tuple(_prune(folder, own, keep))
     return Made(folder, made, removed, left_out)
 
 
@@ -123,6 +124,7 @@ def _fill(settings: Settings, vkey: VerifierKey, work: Path, now: int, progress:
     if keys:
         for path in sorted(settings.data_dir.glob("*.key")):
             manifest.write_new(work / path.name, path.read_bytes(), PRIVATE)
+    _require_log_key(settings, vkey, work, keys=keys)
     if mark is not None and not databases.holds(log, mark.size, mark.root):
         raise LogBehind(
             f"{settings.log_db} does not hold the {mark.size} entries that were acknowledged ({settings.log_mark}): it "
@@ -173,6 +175,16 @@ def _copy_files(settings: Settings, config: Path, work: Path) -> tuple[Path, ...
     return tuple(sorted(left_out))
 
 
+def _require_log_key(settings: Settings, vkey: VerifierKey, work: Path, *, keys: bool) -> None:
+    """Raise BackupRefused where the log's key was changed meanwhile: the copy would name, or have, another one's."""
+    try:
+        same = log_signer(settings.model_copy(update={"data_dir": work}) if keys else settings).vkey == vkey
+    except ConfigurationError:
+        same = False
+    if not same:
+        raise BackupRefused("the log's key was changed meanwhile: run it again")
+
+
 def _master_key(settings: Settings, work: Path, *, keys: bool) -> str | None:
     """The id of the master key that the copied seeds are under, if it is in the data directory.
 
@@ -200,9 +212,9 @@ def _owner(paths: Iterable[Path], private: Path) -> Path | None:
     return None
 
 
-def _prune(newest: Path, made: Manifest, keep: int) -> Iterator[Path]:
+def _prune(newest: Path, own: Container[str], keep: int) -> Iterator[Path]:
     """Remove all but `keep` backups of this log: `newest` stays, and those with the most entries, whatever the clock
-    said when they were made.
+    said when they were made. own: the vkeys that the log has had.
     """
     others = []
     for path in backups(newest.parent):
@@ -210,7 +222,7 @@ def _prune(newest: Path, made: Manifest, keep: int) -> Iterator[Path]:
             found = manifest.read(path)
         except BackupRefused:
             continue
-        if found.log_key == made.log_key and path != newest:
+        if found.log_key in own and path != newest:
             others.append((found.size, path))
     for _, path in sorted(others)[: max(0, len(others) + 1 - keep)]:
         going = path.with_name(f".old-{path.name}")

@@ -16,7 +16,7 @@ from pathlib import Path
 from beacon.backup import databases, manifest
 from beacon.backup.manifest import BackupRefused, Manifest, Progress, no_progress
 from beacon.datadir import require_empty
-from beacon.keys.files import next_of
+from beacon.keys.files import next_of, retired_of
 from beacon.keys.log import log_signer
 from beacon.keys.master import fingerprint, owns
 from beacon.log import highwater
@@ -132,6 +132,12 @@ def _check_keys(made: Manifest, settings: Settings, work: Path) -> None:
     A rotation of the master key that was cut off is in order: it goes on where the backup is put back.
     """
     here = settings.model_copy(update={"data_dir": work})
+    before = retired_of(here.log_key, _vkey(made).key_id.hex())
+    if before.exists() and here.log_key.exists() and before.read_bytes() != here.log_key.read_bytes():
+        raise BackupRefused(
+            f"the backup is from before {before.name} was retired: there is a newer log, under the key in log.key, and "
+            "this one must not go on. Look for a later backup"
+        )
     if here.log_key.exists() and str(log_signer(here).vkey) != made.log_key:
         raise ConfigurationError(f"log.key is not the key of this log, {made.log_key}")
     there = [path for path in (here.master_key, next_of(here.master_key)) if path.exists()]

@@ -11,7 +11,7 @@ What signs is decided by log.db, of the keys whose files are there: so it may be
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Final
 from sqlite_utils import Database
 
 from beacon.keys.files import Step, next_of, no_step, put_in_force, retired_of
-from beacon.log import keys
+from beacon.log import highwater, keys
 from beacon.log.keys import StoredKey
 from beacon.log.recovery import recover
 from beacon.log.signing import Signers
@@ -72,7 +72,7 @@ def log_signer(settings: Settings) -> Signers:
         raise ConfigurationError(f"{next_of(path)} is the key in {path.name}. Delete it.")
     ended = {row.key for row in seen.stored if row.last is not None}
     for file, key in files:
-        if key is not None and key.vkey in ended and not (file == path and len(own) > 1):
+        if key is not None and key.vkey in ended and not _has_no_name_yet(settings, key, own):
             raise ConfigurationError(f"{file}: this key was retired and signs this log no more. Restore the newer one.")
     signing = [key for key in own if key.vkey not in ended]
     if seen.stored:
@@ -93,7 +93,7 @@ def log_keys(settings: Settings) -> LogKeys:
 def begin(settings: Settings, step: Step = no_step) -> Changed:
     """Let a new key sign beside the one that does, or go on with what was cut off. The service must not run.
 
-    Raises ConfigurationError, AlreadyOpen, SchemaRefused, CannotOpen, DatabaseDamaged, OSError.
+    Raises ConfigurationError, AlreadyOpen, SchemaRefused, CannotOpen, DatabaseDamaged, LogBehind, OSError.
     """
     file, lock = next_of(settings.log_key), FileLock(settings.log_db)
     try:
@@ -105,7 +105,7 @@ def begin(settings: Settings, step: Step = no_step) -> Changed:
         step("key-written")
         signers = log_signer(settings)
         key = signers.keys[1]
-        size = _changing(settings, lambda db: _registered(db, signers))
+        size = _changing(settings, before.vkey, lambda db: _registered(db, signers))
         step("committed")
         publish(settings)
         step("published")
@@ -127,7 +127,7 @@ def retire(settings: Settings, identifier: str | None = None, step: Step = no_st
             leaving = _leaving(settings, seen, identifier)
             _require_policy(settings, next(key for key in seen.alive if key != leaving))
             step("begun")
-            last = _changing(settings, lambda db: keys.retire(db, leaving))
+            last = _changing(settings, leaving, lambda db: keys.retire(db, leaving))
         else:
             leaving, last = cut_off.key, cut_off.last or 0
         step("committed")
@@ -208,8 +208,11 @@ def _seen(path: Path) -> Seen:
     return Seen(rows, [(one.name, one.key_id) for one in note.signatures if one.name == origin])
 
 
-def _changing(settings: Settings, change: Callable[[Database], int]) -> int:
+def _changing(settings: Settings, own: VerifierKey, change: Callable[[Database], int]) -> int:
+    """Change the newest log, and not an older copy of it. own: a key that signs it."""
     with reading(settings.log_db), closing(open_writable(settings.log_db, LOG_SCHEMA)) as db:
+        (size,) = db.execute("SELECT coalesce(max(size), 0) FROM checkpoints").fetchone()
+        highwater.compare(db, size, settings.log_mark, own)
         db.execute("BEGIN IMMEDIATE")
         try:
             size = change(db)
@@ -237,16 +240,24 @@ def _require_settled(settings: Settings) -> None:
         raise ConfigurationError("the last key was retired, and that was cut off: run `beacon keys retire-log` first.")
 
 
+def _has_no_name_yet(settings: Settings, key: SigningKey, own: Sequence[SigningKey]) -> bool:
+    """Whether a key that was retired is one of two because that was cut off: as log.key, or as the newer one."""
+    if len(own) < 2:
+        return False
+    return key is own[0] or not retired_of(settings.log_key, key.vkey.key_id.hex()).exists()
+
+
 def _cut_off(settings: Settings, seen: Seen) -> StoredKey | None:
-    """The retired key that still is in log.key, with the one that signs beside it."""
+    """The retired key that still is in log.key or log.next.key, with the one that signs in the other."""
     path = settings.log_key
     if not next_of(path).exists() or len(seen.alive) > 1:
         return None
     ended = [row for row in seen.stored if row.last is not None]
     if not path.exists() and ended:
         return ended[-1]
-    own = _read(settings, path).vkey
-    return next((row for row in ended if row.key == own), None)
+    own = [key for key in (_read(settings, path), _next(settings, seen)) if key is not None]
+    left = {key.vkey for key in own if _has_no_name_yet(settings, key, own)}
+    return next((row for row in ended if row.key in left), None)
 
 
 def _leaving(settings: Settings, seen: Seen, identifier: str | None) -> VerifierKey:

@@ -30,7 +30,7 @@ from beacon.store.lock import FileLock
 from beacon.store.mark import SLOTS, MarkFile
 from beacon.store.schema import DAMAGE, open_readonly, reading
 from verifier.errors import VerifierError
-from verifier.log_keys import LogTrust, name_of
+from verifier.log_keys import LogTrust, Signed, as_keys, name_of, signed_by
 from verifier.note import Checkpoint, Note
 
 ADVICE: Final = (
@@ -95,12 +95,19 @@ class HighWater:
 def newest(path: Path, trust: LogTrust) -> Mark | None:
     """Read the mark of the log that these keys sign; None when there is no file, or nothing in it.
 
-    Raises CannotOpen, and LogBehind when what it holds is no checkpoint of this log.
+    Raises CannotOpen, and LogBehind when what it holds is no checkpoint of this log, or one of a key that a newer copy
+    of the log has and this one has not, or has as retired before.
     """
     slots = MarkFile(path).read()
     if slots is None or not any(slots):
         return None
     marks = [mark for slot, text in enumerate(slots) if (mark := _parse(text, slot, trust)) is not None]
+    beyond = max((_beyond(text, trust) for text in slots), default=0)
+    if marks and beyond > max(marks).size:
+        raise LogBehind(
+            f"{path} says that {beyond} entries were acknowledged, under a key of {name_of(trust)} that does not sign "
+            f"so many here: this is an older copy, from before the log changed its key. {ADVICE}"
+        )
     if not marks:
         raise LogBehind(
             f"{path} holds no checkpoint that {name_of(trust)} signed, so nobody can say whether this is the newest "
@@ -167,6 +174,17 @@ def make(path: Path, mark: Path, trust: LogTrust) -> int:
         file.close()
         lock.release()
     return checkpoint.size
+
+
+def _beyond(text: bytes, trust: LogTrust) -> int:
+    """The size that a slot states in the log's name without a line of a key for it; 0 for anything else."""
+    try:
+        note = Note.parse(text.decode())
+        checkpoint = Checkpoint.parse(note.text)
+    except (UnicodeDecodeError, VerifierError):
+        return 0
+    found = signed_by(note, checkpoint.size, as_keys(trust).of(checkpoint.origin))
+    return checkpoint.size if found in {Signed.OTHER, Signed.BEYOND} else 0
 
 
 def _parse(text: bytes, slot: int, trust: LogTrust) -> Mark | None:
