@@ -5,8 +5,10 @@ NOT_HERE names, separated by spaces, those that .ci/run could not install and sa
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+from typing import NoReturn
 
 import pytest
 
@@ -55,6 +57,14 @@ def need_systemd_analyze() -> str:
     return _need("systemd-analyze", "systemd-analyze")
 
 
+def need_libseccomp() -> None:
+    """The library by which systemd, and tests/jailed.py, take system calls from a program."""
+    try:
+        ctypes.CDLL("libseccomp.so.2")
+    except OSError:
+        _missing("libseccomp", "libseccomp")
+
+
 def need_hadolint() -> str:
     """The path of hadolint."""
     return _need("hadolint", "hadolint")
@@ -70,11 +80,15 @@ def need_litestream() -> str:
     return _need("litestream", "litestream")
 
 
-def _need(title: str, *names: str) -> str:
-    for name in names:
-        if path := shutil.which(name):
-            return path
+def _missing(title: str, *names: str) -> NoReturn:
     message = f"{title} is not installed"
     if os.environ.get("CI") and not {*names} & {*os.environ.get("NOT_HERE", "").split()}:
         pytest.fail(f"{message}, and CI is set")
     pytest.skip(message)
+
+
+def _need(title: str, *names: str) -> str:
+    for name in names:
+        if path := shutil.which(name):
+            return path
+    _missing(title, *names)

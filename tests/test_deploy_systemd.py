@@ -9,14 +9,17 @@ import pytest
 
 import beacon.cli
 from beacon.settings import Settings
+from tests import process_support
 from tests.deploy_support import DEPLOY, run
-from tests.outside_tools import need_systemd_analyze
+from tests.outside_tools import need_libseccomp, need_systemd_analyze
+from tests.process_support import add_host, api, serving
 
 UNITS = DEPLOY / "systemd"
 SERVICES = sorted(UNITS.glob("*.service"))
 TIMERS = sorted(UNITS.glob("*.timer"))
 MOST_EXPOSED = 13
 """In tenths, of 100: what remains is to have a network, and files."""
+ONE = {"recipes": {"d": {"kind": "dice", "count": 1, "sides": 6}}, "profile": "live", "participants": []}
 LOCKS = (
     "NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes",
     "PrivateDevices=yes", "PrivateUsers=yes", "ProtectKernelTunables=yes", "ProtectKernelModules=yes",
@@ -101,6 +104,74 @@ def test_what_a_unit_starts_is_a_command_as_the_program_has_it(unit):
         assert command is not None, started
     with command.make_context("beacon", words) as context:
         assert context.params["directory"] == Path("/var/lib/beacon")
+
+
+# --- what they start, under the system calls that they leave it ------------------------------------------------------
+
+
+def started(unit, places):
+    """The module and the words that a unit starts, in other places."""
+    (line,) = value(unit, "ExecStart")
+    for path, place in places.items():
+        line = re.sub(rf"{path}(?=\s|$)", str(place), line)
+    program, *words = line.split()
+    return Path(program).name, *words
+
+
+async def jailed(unit, *words):
+    return await process_support.run("tests.jailed", unit, *words)
+
+
+async def test_the_service_and_its_timers_run_under_the_system_calls_of_their_units(tmp_path):
+    need_systemd_analyze()
+    need_libseccomp()
+    chain, data = tmp_path / "chain.json", tmp_path / "data"
+    places = {
+        "/var/lib/beacon": data,
+        "/var/lib/beacon-public": tmp_path / "public",
+        "/var/backups/beacon": tmp_path / "backups",
+    }
+    async with serving("beacon", "devnet", "--port", 0, "--period", 1, "--out", chain) as devnet:
+        words = ("--origin", "localhost/x", "--chain-file", chain, "--relay", devnet.url)
+        code, _, errors = await process_support.run("beacon", "init", data, *words)
+        assert code == 0, errors
+        config = data / "beacon.toml"
+        config.write_text(re.sub(r"(?m)^port = \d+$", "port = 0", config.read_text()))
+        token = await add_host(data, "alice", "--sandbox")
+        unit = UNITS / "beacon.service"
+        async with serving("tests.jailed", unit, *started(unit, places)) as server, api(server, token) as host:
+            await host.ready()
+            sealed = await host.post("/v1/sessions", ONE)
+            await host.post(f"/v1/sessions/{sealed['session']}/draws?wait=30", {"recipe": "d"})
+            await host.get("/")
+            await host.get("/log/log.db")
+            for unit in (one for one in SERVICES if "@" not in one.name and value(one, "Type") == ["oneshot"]):
+                code, output, errors = await jailed(unit, *started(unit, places))
+                assert code == 0, f"{unit.name}: {output}{errors}"
+            assert await server.stop() == 0
+    assert list((tmp_path / "backups").glob("*/manifest.json"))
+    assert (tmp_path / "public" / "log.db").is_file()
+
+
+FORBIDDEN = {
+    "to give a file away": "__import__('os').chown('.', -1, -1)",
+    "to take more of the machine": "__import__('os').nice(-1)",
+    "to mount": "__import__('ctypes').CDLL(None, use_errno=True).mount(b'a', b'/', b'b', 0, 0) and int('refused')",
+}
+
+
+@pytest.mark.parametrize("statement", FORBIDDEN.values(), ids=FORBIDDEN.keys())
+async def test_what_a_unit_forbids_is_refused(statement):
+    need_systemd_analyze()
+    need_libseccomp()
+    code, _, errors = await jailed(UNITS / "beacon.service", "timeit", "-n1", "-r1", statement)
+    assert code != 0
+    assert "not permitted" in errors or "refused" in errors
+    code, _, errors = await jailed(UNITS / "beacon.service", "timeit", "-n1", "-r1", "pass")
+    assert code == 0, errors
+
+
+# --- together ---------------------------------------------------------------------------------------------------------
 
 
 def test_every_timer_has_its_service_and_every_oneshot_its_timer():
