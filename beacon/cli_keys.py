@@ -76,6 +76,7 @@ def rotate_log(directory: Path, as_json: bool) -> None:
         print_json({"vkey": str(done.key), "first": done.size, "file": str(done.kept)})
         return
     say(f"signs from size {done.size} on, beside the old key: {done.key}")
+    say(f"copy {done.kept} to somewhere offline: it is log.key later")
     say("publish log.vkey, which names both; start the service; when everybody has the new key: beacon keys retire-log")
 
 
@@ -88,14 +89,14 @@ def retire_log(identifier: str | None, directory: Path, as_json: bool) -> None:
 
     Its last size is in log.vkey then: a checkpoint beyond it that only this key signed is not the log's. If the old key
     is in wrong hands, do it at once, and say so: who knows it alone believes whoever has it. The file is kept as
-    log.ID.key; nothing needs it any more, so destroy it. Whenever it is cut off, run it again.
+    log.ID.key: destroy it when no backup from before is kept. Whenever it is cut off, run it again.
     """
     done = _with(directory, lambda settings: log.retire(settings, identifier))
     if as_json:
         print_json({"vkey": str(done.key), "last": done.size, "file": str(done.kept)})
         return
     say(f"signs no more, its last size is {done.size}: {done.key}")
-    say(f"publish log.vkey anew; destroy {done.kept}")
+    say(f"publish log.vkey anew; destroy {done.kept} when no backup from before is kept")
 
 
 @main.command(epilog=EPILOG)

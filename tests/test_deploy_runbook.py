@@ -25,13 +25,14 @@ REFUSALS = " ".join(TEXT.partition(START)[2].partition("\n## ")[0].split())
 
 # What refuses, but never a start: whole modules, and functions of others. All else of the service counts.
 NO_START = {
-    "backup/", "cli", "demo", "doctor/", "keys/", "log/export.py", "log/fsck", "log/sequencer.py", "log/snapshot.py",
+    "backup/", "cli", "demo", "doctor/", "keys/master.py", "log/export.py", "log/fsck", "log/sequencer.py", "log/snapshot.py",
     "log/tiles.py", "rounds/desk.py", "sessions/", "store/hosts.py", "store/private.py", "store/webhooks.py",
     "store/writer.py", "web/", "webhooks/", "witness/directory.py",
 }  # fmt: skip
 NO_START_FUNCTIONS = {
     "_chain", "_load_made", "checkpoint_covering", "initialise", "latest", "make", "own_chain", "pinned_chain",
-    "receipt_proof", "require_current", "require_empty", "signed_note",
+    "_cut_off", "_leaving", "_registered", "_require_settled", "put_in_force", "receipt_proof", "require_current", "require_empty",
+    "signed_note",
 }  # fmt: skip
 FAMILIES = {"ConfigurationError"} | {
     name for name, cls in vars(errors).items() if inspect.isclass(cls) and issubclass(cls, errors.StoreError)
@@ -43,6 +44,7 @@ ELSEWHERE = {
     "load_settings": ["unknown key", "unknown variable of the environment", "not JSON; a list of chains is due", "is due", "the same name twice", "the default chain"],
     "refusal": ["file is not a database", "database disk image is malformed", "unable to open database file", "database is locked"],
     "_writer": [],
+    "_next": ["Nothing was signed with it"],
     "read": ["log.mark: Permission denied"],
     "write": ["No space left on device"],
     "followed_chains": ["chain NAME:"],
@@ -170,11 +172,13 @@ MEDIA = "/media/"
 
 
 def given_to_beacon():
-    """The directories that the user beacon owns: those made for it, the units' own, and copies of them with owners."""
+    """The directories that the user beacon owns: those made for it, the units' own, and these copied or moved."""
     made = {path for line in [*LINES, *STEPS] if (found := OF_BEACON.match(line)) for path in found[1].split()}
     units = "".join(unit.read_text() for unit in (DEPLOY / "systemd").glob("*.service"))
     states = {f"/var/lib/{name}" for name in re.findall(r"(?m)^StateDirectory=(\S+)$", units)}
-    copies = {found[2] for line in LINES if (found := re.fullmatch(r"cp -a (\S+) (\S+)", line)) and found[1] in made}
+    copies = {
+        found[2] for line in LINES if (found := re.match(r"(?:cp -a|mv -T) (\S+) (\S+)", line)) and found[1] in made
+    }
     return made | states | copies
 
 
@@ -192,7 +196,7 @@ def test_the_places_of_the_user_beacon_are_found():
         "/var/lib/beacon-aside",
         "/var/lib/beacon-ended",
     }
-    assert not [place for place in given_to_beacon() if not place.startswith("/var/")]
+    assert not [place for place in given_to_beacon() if not place.startswith(("/var/", "/run/"))]
 
 
 def test_every_program_that_is_asked_for_is_on_the_path():

@@ -180,8 +180,9 @@ def _require_all(settings: Settings, alive: list[VerifierKey], own: set[Verifier
             raise ConfigurationError(
                 f"{settings.log_db}: this log is signed as {key.name} (key id {key.key_id.hex()}), and that key is "
                 f"neither in {settings.log_key.name} nor in {next_of(settings.log_key).name}"
-                f"{', where there is ' + ', '.join(others) if others else ''}. Restore it; if it is one of two and "
-                f"lost, give it up with `beacon keys retire-log --key {key.key_id.hex()}`."
+                f"{', where there is ' + ', '.join(others) if others else ''}. Restore it, or the newest log.db if "
+                "this is an older one; if it is one of two and lost, give it up with "
+                f"`beacon keys retire-log --key {key.key_id.hex()}`."
             )
 
 
@@ -189,7 +190,8 @@ def _foreign(settings: Settings, signed: tuple[str, bytes], own: VerifierKey) ->
     name, key_id = signed
     return ConfigurationError(
         f"{settings.log_db}: this log was signed as {name} (key id {key_id.hex()}), and not as {own.name} "
-        f"(key id {own.key_id.hex()}): origin or log.key is from another directory."
+        f"(key id {own.key_id.hex()}): origin or log.key is from another directory; or log.db is from before a change "
+        "of the log's key."
     )
 
 
