@@ -97,6 +97,42 @@ def test_a_redirect_is_an_answer_where_none_is_followed() -> None:
             exchange(url, limit=4, idle=5, total=5)
 
 
+def test_a_redirect_to_another_protocol_of_the_same_host_is_not_followed() -> None:
+    with answering(lambda connection, _: connection.sendall(elsewhere)) as url:
+        place = url.removeprefix("http:")
+        elsewhere = f"HTTP/1.1 302 Found\r\nLocation: ftp:{place}\r\nContent-Length: 0\r\n\r\n".encode()
+        with pytest.raises(FormatError, match="another host"):
+            exchange(url, limit=4, idle=5, total=5)
+
+
+def test_a_name_of_many_addresses_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them may take all of the time that one may."""
+    tried, found = [], [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"192.0.2.{n}", 80)) for n in range(200)]
+
+    def connect(place: tuple[str, int], timeout: float, _: object) -> socket.socket:
+        tried.append(place)
+        Event().wait(timeout)
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    with pytest.raises(UNREACHABLE):
+        exchange("http://w.example/", limit=4, idle=0.1, total=0.25)
+    assert len(tried) <= 3
+
+
+def test_the_next_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    with answering(sending(HEAD + b"Content-Length: 2\r\n\r\nok")) as url:
+        port = int(url.split(":")[2].split("/")[0])
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"127.0.0.{n}", port)) for n in (9, 1)]
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+            assert exchange(f"http://w.example:{port}/", limit=4, idle=5, total=5).body == b"ok"
+            patched.setattr(socket, "getaddrinfo", lambda *_, **__: [])
+            with pytest.raises(UNREACHABLE):
+                exchange(f"http://w.example:{port}/", limit=4, idle=5, total=5)
+
+
 def test_where_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

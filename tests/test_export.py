@@ -1,5 +1,7 @@
 """The log as static files: each of them is what the service answers at that address, byte for byte."""
 
+import errno
+import fcntl
 import json
 import sqlite3
 from contextlib import closing
@@ -13,6 +15,7 @@ from sqlite_utils import Database
 
 from beacon.cli import main
 from beacon.log import cosignatures
+from beacon.log import export as exporting
 from beacon.log.cosignatures import Cosigned
 from beacon.log.export import ExportRefused, export, export_database, export_full, full_tiles
 from tests.log_support import SIGNER, append, contributions, make_log, open_log
@@ -198,6 +201,52 @@ def test_the_log_itself_and_other_files_are_not_replaced(tmp_path):
     with pytest.raises(ExportRefused, match="no copy of this log"):
         export_database(path, static, SIGNER.vkey)
     assert (static / "log.db").read_text() == "a poem"
+
+
+@pytest.mark.parametrize("one", [export, export_full])
+@pytest.mark.parametrize("other", [export, export_full])
+def test_two_exports_do_not_write_into_one_anothers_files(tmp_path, one, other):
+    path, static = tmp_path / "log.db", tmp_path / "static"
+    make_log(path, (300,))
+    refused = []
+
+    def meanwhile(*_):
+        with pytest.raises(ExportRefused, match="another export") as error:
+            other(path, static, SIGNER.vkey)
+        refused.append(error)
+        if len(refused) == 1:
+            export_database(path, static, SIGNER.vkey)
+
+    one(path, static, SIGNER.vkey, progress=meanwhile)
+    assert refused
+    other(path, static, SIGNER.vkey)
+    assert [path for path in static.rglob("*") if path.suffix in {".new", ".lock"}] == []
+
+
+def test_two_exports_of_the_file_do_not_write_into_one_another(tmp_path, monkeypatch):
+    path, static = tmp_path / "log.db", tmp_path / "static"
+    make_log(path, (300,))
+    copy = exporting.copy
+
+    def meanwhile(*arguments):
+        with pytest.raises(ExportRefused, match="another export"):
+            export_database(path, static, SIGNER.vkey)
+        export_full(path, static, SIGNER.vkey)
+        copy(*arguments)
+
+    monkeypatch.setattr(exporting, "copy", meanwhile)
+    assert export_database(path, static, SIGNER.vkey).written == 1
+
+
+@pytest.mark.parametrize("number", [errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_where_there_are_no_locks_it_is_done_without(tmp_path, monkeypatch, number):
+    def none(*_):
+        raise OSError(number, "no locks")
+
+    make_log(tmp_path / "log.db", (3,))
+    monkeypatch.setattr(fcntl, "flock", none)
+    done = export(tmp_path / "log.db", tmp_path / "static", SIGNER.vkey)
+    assert done.written == done.files
 
 
 def test_the_command(tmp_path):

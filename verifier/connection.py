@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -62,13 +63,31 @@ class _Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._seconds: Final = seconds
+        self._ends: Final = time.monotonic() + seconds
         self._over = False
         self._lock: Final = threading.Lock()
         self._made: Final[list[socket.socket]] = []
 
-    def connect(self, *arguments: Any, **named: Any) -> socket.socket:
-        """As socket.create_connection."""
-        made = socket.create_connection(*arguments, **named)
+    def connect(self, address: tuple[str, int], timeout: float, source: Any = None) -> socket.socket:
+        """As socket.create_connection, which takes `timeout` for each address that a name has: whoever owns it says how
+        many these are.
+        """
+        made = None
+        host, port = address
+        places = [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        for number, place in enumerate(places, 1):
+            left = self._ends - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"no connection after {self._seconds:g} s")
+            try:
+                made = socket.create_connection((place, port), min(timeout, left), source)
+                break
+            except OSError:
+                if number == len(places):
+                    raise
+        if made is None:
+            raise OSError(f"{host} has no address")
+        made.settimeout(timeout)
         with self._lock:
             self._made.append(made.dup())
         self.check()
@@ -141,7 +160,7 @@ class _SameHost(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         asked, led = urlsplit(req.full_url), urlsplit(newurl)
-        if led.netloc != asked.netloc or (asked.scheme == "https" != led.scheme):
+        if led.netloc != asked.netloc or led.scheme not in {"https", asked.scheme}:
             raise FormatError(Code.USAGE, f"{req.full_url} leads to another host")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 

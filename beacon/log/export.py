@@ -7,9 +7,11 @@ never covers a file that is not there.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -30,10 +32,11 @@ CHECKPOINT: Final = "checkpoint"
 FULL_MARK: Final = "full-tiles"
 """The checkpoint whose full tiles are there; not one that clients read, since they would miss the partial ones."""
 DATABASE: Final = "log.db"
+TILES: Final = "tile"
 
 
 class ExportRefused(Exception):  # noqa: N818 - named by what happened
-    """The directory holds another log than this one, or a later state of it."""
+    """The directory holds another log than this one, or a later state of it, or another export is writing there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def export(
     witnesses: whose cosignatures the checkpoint carries, in this order. progress: called with (files done, in all).
     Raises ExportRefused, LogDamaged, CannotOpen, OSError.
     """
-    with reading(path), closing(open_readonly(path)) as db:
+    with _alone(directory / TILES, directory), reading(path), closing(open_readonly(path)) as db:
         newest = _newest(db)
         note = reads.signed_note(db, newest) + _lines(db, newest, witnesses)
         _check_grown(db, directory / CHECKPOINT, newest, vkey)
@@ -82,7 +85,7 @@ def export_full(
     Of what is there only the mark is read: whoever removed a file removes the mark too.
     """
     mark = directory / FULL_MARK
-    with reading(path), closing(open_readonly(path)) as db:
+    with _alone(directory / TILES, directory), reading(path), closing(open_readonly(path)) as db:
         newest = _newest(db)
         done = _check_grown(db, mark, newest, vkey)
         due = list(full_tiles(newest, done))
@@ -104,21 +107,42 @@ def export_database(path: Path, directory: Path, vkey: VerifierKey) -> Exported:
     target = directory / DATABASE
     if target.exists() and target.samefile(path):
         raise ExportRefused(f"{target} is the log itself")
-    with reading(path), closing(open_readonly(path)) as db:
-        there, size = _size_there(target, vkey), _newest(db)
-    if there > size:
-        raise ExportRefused(f"{target} covers {there} entries, and this log has {size}")
-    if there == size:
-        return Exported(size, 1, 0)
-    directory.mkdir(parents=True, exist_ok=True)
-    beside = directory / f"{DATABASE}.new"
-    with reading(path):
-        copy(path, beside)
-    with beside.open("rb") as file:
-        os.fsync(file.fileno())
-    size = _size_there(beside, vkey)
-    beside.replace(target)
-    return Exported(size, 1, 1)
+    with _alone(directory, directory):
+        with reading(path), closing(open_readonly(path)) as db:
+            there, size = _size_there(target, vkey), _newest(db)
+        if there > size:
+            raise ExportRefused(f"{target} covers {there} entries, and this log has {size}")
+        if there == size:
+            return Exported(size, 1, 0)
+        beside = directory / f"{DATABASE}.new"
+        with reading(path):
+            copy(path, beside)
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        size = _size_there(beside, vkey)
+        beside.replace(target)
+        return Exported(size, 1, 1)
+
+
+@contextmanager
+def _alone(place: Path, directory: Path) -> Iterator[None]:
+    """One export at a time, by an flock on a folder, which is made: two would write into one another's files.
+
+    Where a file system has no such lock it is done without. Raises ExportRefused.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ExportRefused(f"another export to {directory} is under way") from error
+        except OSError as error:
+            if error.errno not in (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+        yield
+    finally:
+        os.close(fd)
 
 
 def _size_there(path: Path, vkey: VerifierKey) -> int:
