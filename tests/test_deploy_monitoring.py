@@ -5,7 +5,11 @@ import re
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
+from beacon.settings import Settings
+from beacon.web.application import build_web
+from beacon.web.metrics_routes import registries_of
 from tests.deploy_support import DEPLOY, RUNBOOK, anchors, run, samples
 from tests.outside_tools import need_promtool
 
@@ -89,6 +93,21 @@ def test_promtool_would_notice(tmp_path):
         assert old in text
         (tmp_path / RULES.name).write_text(text.replace(old, new))
         assert "FAILED" in run(promtool, "test", "rules", tmp_path / RULES_TEST.name, code=1)
+
+
+def test_promtool_has_nothing_against_the_metrics_themselves():
+    promtool = need_promtool()
+    registries = registries_of(build_web(Settings.model_construct(origin="o")))
+    shown = b"".join(map(generate_latest, registries)).decode()
+    assert "# TYPE beacon_requests_total counter" in shown
+    assert run(promtool, "check", "metrics", input=shown) == ""
+    assert "counter metrics should have" in run(
+        promtool,
+        "check",
+        "metrics",
+        input="# HELP beacon_requests Requests\n# TYPE beacon_requests counter\nbeacon_requests 1\n",
+        code=3,
+    )
 
 
 # --- the dashboard ----------------------------------------------------------------------------------------------------
