@@ -139,7 +139,8 @@ def _once(_: click.Context, option: click.Parameter, values: tuple[str, ...]) ->
 @click.option(
     "--policy",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A file that names the witnesses to ask, with their keys, URLs and quorum (C2SP tlog-policy); it is copied.",
+    help="A file that names the witnesses to ask, with their keys, URLs and quorum (C2SP tlog-policy); it is copied. "
+    "Left out, nobody is asked until `witnesses.policy` names one.",
 )
 @json_option
 def init(

@@ -107,7 +107,7 @@ def errors(port_advice: str = "choose another port (0 takes a free one)") -> Ite
     except (ConfigurationError, HostExists, HostUnknown, NameRefused, TokenUnknown, VerifierError) as error:
         raise Refused(str(error)) from error
     except AlreadyOpen as error:
-        raise Refused(f"{error}; is the service running on this directory?") from error
+        raise Refused(f"{error}; is the service running on this directory? Then stop it first") from error
     except DatabaseDamaged as error:
         what = "the log" if isinstance(error, LogDamaged) else "the database"
         raise Failed(f"{what} is damaged: {of_error(error)}") from error

@@ -168,7 +168,7 @@ def revoke(name: str, token_id: str | None, directory: Path, as_json: bool) -> N
     """
     count = _with_hosts(directory, lambda store: store.revoke(name, token_id))
     if token_id is not None and count == 0:
-        raise Failed(f"{name} has no valid token {token_id}")
+        raise Failed(f"{name} has no valid token {token_id}: `beacon hosts list` shows the ids")
     time.sleep(CACHE_MS / 1000)
     if as_json:
         print_json({"host": name, "revoked": count})

@@ -20,7 +20,7 @@ from beacon.printing import say
 from beacon.settings import ConfigurationError, ListenSettings, explain
 from beacon.store.schema import open_readonly, reading
 from beacon.witness import directory as places
-from verifier.log_keys import LogKeys
+from verifier.log_keys import LogKey, LogKeys
 from verifier.note import VerifierKey
 
 T = TypeVar("T")
@@ -98,11 +98,13 @@ def add_log(vkeys: LogKeys, origin: str | None, directory: Path) -> None:
 def drop_key(vkey: str, directory: Path) -> None:
     """Take no checkpoint any more that only VKEY signed: a key that its log has retired, or that somebody else has.
 
-    VKEY is the key itself (name+id+key). The last key of a log stays. Also while the witness runs.
+    VKEY is the key itself (name+id+key), or its line of log.vkey. The last key of a log stays. Also while the witness
+    runs.
     """
     with errors(), places.opened(directory, SystemClock(), exclusive=False) as (_, writer):
-        places.drop_key(writer, VerifierKey.parse(vkey))
-    say(f"dropped {vkey}")
+        key = LogKey.parse(vkey).key
+        places.drop_key(writer, key)
+    say(f"dropped {key}")
 
 
 @main.command(name="list")

@@ -620,7 +620,7 @@ def test_a_token_is_rotated(directory: Path) -> None:
         (["rotate", "carol", "--token", "12345678"], "no valid token 12345678"),
         (["rotate", "carol", "--grace", "-1s"], "is no duration"),
         (["add", "0bad"], "a letter, then up to 63"),
-        (["add", "carol", "--sandbox"], "not a sandbox host, for ever"),
+        (["add", "carol", "--sandbox"], "not a sandbox host, for ever: leave --sandbox out"),
         (["revoke", "nobody"], "there is no host nobody"),
         (["add"], "Missing argument"),
     ],

@@ -206,7 +206,11 @@ def behind(error: sqlite3.Error) -> Exception:
         (bind(errno.EACCES, "('127.0.0.1', 80)"), 2, "port 80 of 127.0.0.1 is not for this user: choose another port"),
         (bind(errno.EADDRNOTAVAIL, "('10.9.9.9', 80)"), 2, "10.9.9.9 is no address of this machine"),
         (OSError("could not bind on any address out of [('10.9.9.9', 80)]"), 2, "10.9.9.9 is no address of this"),
-        (AlreadyOpen("/a/log.db is open"), 2, "/a/log.db is open; is the service running on this directory?"),
+        (
+            AlreadyOpen("/a/log.db is open"),
+            2,
+            "/a/log.db is open; is the service running on this directory? Then stop it",
+        ),
         (HostUnknown("there is no host x"), 2, "there is no host x"),
         (FormatError(Code.USAGE, "cannot read x"), 2, "cannot read x"),
         (LogDamaged("an entry"), 1, "the log is damaged: an entry"),

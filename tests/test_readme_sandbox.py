@@ -84,18 +84,20 @@ async def test_the_sandbox_of_the_readme_seals(tmp_path, monkeypatch):
             body = re.search(r"<!-- body: seal -->.*? -d '(.*?)'\n```", README, re.DOTALL)
             sealed = await api.post("/v1/sessions", json.loads(body[1]))
             assert sealed["state"] == "sealed"
+            assert " -o seal.json " in body[0]
+            (tmp_path / "seal.json").write_text(json.dumps(sealed))
             await asyncio.gather(
-                the_rest_of_the_match(tmp_path, commands("match").replace(HERE, url), token, sealed["session"]),
+                the_rest_of_the_match(tmp_path, commands("match").replace(HERE, url), token),
                 a_host_of_its_own(tmp_path, host_program("host", url), token),
             )
     async with terminal(tmp_path, devnet) as (again, _):
         assert network in again[0]
 
 
-async def the_rest_of_the_match(folder, script, token, session):
+async def the_rest_of_the_match(folder, script, token):
     """What the README's host types after the seal, in a third terminal, down to the verifier's answers."""
     process = await asyncio.create_subprocess_exec(
-        "sh", "-ec", script, cwd=folder, env=environment(folder) | {"TOKEN": token, "SESSION": session},
+        "sh", "-ec", script, cwd=folder, env=environment(folder) | {"TOKEN": token},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     async with asyncio.timeout(120):

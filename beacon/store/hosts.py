@@ -123,7 +123,10 @@ class HostStore:
             if host is None:
                 db.execute("INSERT INTO hosts (name, sandbox, created) VALUES (?, ?, ?)", [name, int(sandbox), now])
             elif bool(host[0]) != sandbox:
-                raise HostExists(f"{name} is {'a sandbox host' if host[0] else 'not a sandbox host'}, for ever")
+                kind, advice = (
+                    ("a sandbox host", "add --sandbox") if host[0] else ("not a sandbox host", "leave --sandbox out")
+                )
+                raise HostExists(f"{name} is {kind}, for ever: {advice}, or take another name")
             expires = None if lifetime is None else now + lifetime
             db.execute(_INSERT, [_digest(token), name, written, note, now, expires])
 
@@ -147,7 +150,7 @@ class HostStore:
                 [name, token_id, now],
             ).fetchall()
             if len(found) != 1:
-                raise TokenUnknown(f"{name} has no valid token {token_id}")
+                raise TokenUnknown(f"{name} has no valid token {token_id}: `beacon hosts list` shows the ids")
             ((digest, scopes, note, created, expires),) = found
             lives = lifetime if lifetime is not None or expires is None else expires - created
             new_expires = None if lives is None else now + lives

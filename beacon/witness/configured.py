@@ -39,7 +39,11 @@ def load_policy(path: Path, log: VerifierKey | None) -> Asked:
     Every witness needs a URL. If the policy names logs, `log` must be one of them; None: a log that is yet to be made.
     """
     try:
-        policy = Policy.parse(read_file(str(path), MAX_POLICY_BYTES))
+        text = read_file(path, MAX_POLICY_BYTES)
+    except VerifierError as error:
+        raise ConfigurationError(error.message) from error
+    try:
+        policy = Policy.parse(text)
     except VerifierError as error:
         raise ConfigurationError(f"{path}: {error.message}") from error
     if not 1 <= len(policy.witnesses) <= MAX_WITNESSES:
