@@ -289,4 +289,5 @@ if __name__ == "__main__":
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         place = arguments.directory or Path(temporary)
+        place.mkdir(parents=True, exist_ok=True)
         sys.exit(asyncio.run(main(place, arguments.sessions, arguments.connections, arguments.seconds)))
