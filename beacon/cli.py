@@ -22,10 +22,11 @@ from beacon.clock import SystemClock
 from beacon.datadir import initialise, own_chain, pinned_chain, require_databases
 from beacon.keys.log import log_signer
 from beacon.log import fsck, highwater
+from beacon.permissions import refuse_exposed
 from beacon.printing import say
 from beacon.relay_urls import check_relay_url
 from beacon.sessions.book import Book
-from beacon.settings import CONFIG_NAME, check_origin, load_settings
+from beacon.settings import CONFIG_NAME, check_origin, config_file, load_settings
 from beacon.witness.configured import load_policy
 from verifier.log_keys import LogKeys, LogTrust
 
@@ -211,6 +212,7 @@ def serve(directory: Path) -> None:
 
     with errors("set listen.port (0 takes a free one)"):
         settings = load_settings(directory)
+        refuse_exposed(settings, config_file(directory).resolve())
         logs.configure(settings.logging.level, settings.logging.format)
         app = create_app(settings, SystemClock())
         app.cleanup_ctx.append(watch_relays)

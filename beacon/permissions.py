@@ -1,8 +1,8 @@
 """Who may reach the files of a data directory: asked at the start of the service, and by `beacon doctor`.
 
-Whoever can read log.key or master.key has the secret; whoever can write into the directory can put other files in their
-place; and files of another user's are written by that user, or not at all. So the service does not start from any of
-these. Root is trusted with keys and settings, as it is everywhere.
+Whoever can read log.key or master.key has the secret; whoever can write into the directory, or into that of settings
+elsewhere, can put other files in their place; and files of another user's are written by that user, or not at all. So
+the service does not start from any of these. Root is trusted with keys and settings, as it is everywhere.
 """
 
 from __future__ import annotations
@@ -49,18 +49,23 @@ class Exposed:
 class _Rule:
     """secret: nobody else may read it. own: the service's user owns it, and not root in its place.
 
-    lenient: a group or another owner that may write is only worth a warning.
+    lenient: a group or another owner that may write is only worth a warning. sticky: a folder in which only the owner
+    of a file replaces it is in order, as /tmp is.
     """
 
     path: Path
     secret: bool = False
     own: bool = True
     lenient: bool = False
+    sticky: bool = False
 
 
-def refuse_exposed(settings: Settings) -> None:
-    """Raise ConfigurationError, one line for each file that keeps this process's user from starting the service."""
-    found = [one for one in exposed(settings, os.geteuid()) if one.fault is not Fault.SHARED]
+def refuse_exposed(settings: Settings, config: Path | None = None) -> None:
+    """Raise ConfigurationError, one line for each file that keeps this process's user from starting the service.
+
+    config: as of `exposed`.
+    """
+    found = [one for one in exposed(settings, os.geteuid(), config) if one.fault is not Fault.SHARED]
     if found:
         raise ConfigurationError("\n".join(f"{one.path}: {one.says}. Do `{one.fix}`." for one in found))
 
@@ -95,9 +100,10 @@ def _rules(settings: Settings, config: Path) -> Iterator[_Rule]:
         yield _Rule(settings.log_db.with_name(settings.log_db.name + end))
     yield _Rule(settings.log_mark)
     public = [config, settings.log_vkey, settings.witnesses.policy]
-    for path in [*public, *(chain.file for chain in settings.chains)]:
-        if path is not None:
-            yield _Rule(path, own=False, lenient=True)
+    named = {path for path in [*public, *(chain.file for chain in settings.chains)] if path is not None}
+    elsewhere = {path.parent for path in named} - {settings.data_dir}
+    for path in sorted(named | elsewhere):
+        yield _Rule(path, own=False, lenient=True, sticky=path in elsewhere)
 
 
 def _judged(rule: _Rule, status: os.stat_result, uid: int) -> Iterator[Exposed]:
@@ -107,7 +113,7 @@ def _judged(rule: _Rule, status: os.stat_result, uid: int) -> Iterator[Exposed]:
         yield Exposed(
             path, Fault.READABLE, f"mode {mode:04o} lets others at this {what}", f"chmod 600 {quote(str(path))}"
         )
-    elif mode & _WRITE:
+    elif mode & _WRITE and not (rule.sticky and mode & stat.S_ISVTX):
         shared = rule.lenient and not mode & stat.S_IWOTH
         who = "its group" if not mode & stat.S_IWOTH else "others"
         says = f"mode {mode:04o} lets {who} write here"

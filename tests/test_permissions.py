@@ -1,11 +1,14 @@
 """Files that others reach, or that are somebody else's: each keeps the service from starting, and says what to do."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from beacon.app import create_app
+from beacon.cli import main
 from beacon.clock import SystemClock
 from beacon.datadir import initialise, pinned_chain
 from beacon.permissions import Fault, exposed, refuse_exposed, user_name
@@ -102,3 +105,40 @@ def test_what_is_missing_is_for_others_to_say(directory):
     for name in ("log.vkey", "log.mark", "old.key"):
         (directory / name).unlink()
     assert not list(exposed(load_settings(directory), os.geteuid()))
+
+
+@pytest.fixture
+def elsewhere(directory, tmp_path):
+    """Settings and what they name in a folder of their own."""
+    place = tmp_path / "etc"
+    place.mkdir(mode=0o755)
+    text = (directory / "beacon.toml").read_text()
+    text = re.sub(r"(?m)^#? ?data_dir = .*$", f'data_dir = "{directory}"', text)
+    text = re.sub(r"(?m)^#? ?policy = .*$", 'policy = "w.policy"', text)
+    (place / "beacon.toml").write_text(text)
+    (place / "w.policy").write_text("quorum none\n")
+    (directory / "beacon.toml").unlink()
+    return place
+
+
+@pytest.mark.parametrize("name", [".", "beacon.toml", "w.policy"])
+def test_settings_that_are_elsewhere_are_looked_at_too(elsewhere, directory, name):
+    """By the commands that start the service and look at it; by their own path or that of their directory, or a link."""
+    link = directory.parent / "link.toml"
+    link.symlink_to(elsewhere / "beacon.toml")
+    path = elsewhere / name
+    path.chmod(path.stat().st_mode | 0o002)
+    for given in (elsewhere, elsewhere / "beacon.toml", link):
+        done = CliRunner().invoke(main, ["serve", "--dir", str(given)])
+        assert (done.exit_code, "lets others write here" in done.output) == (2, True), done.output
+    found = [one.path for one in exposed(load_settings(elsewhere), os.geteuid(), elsewhere / "beacon.toml")]
+    assert found == [path]
+
+
+def test_a_sticky_folder_is_in_order_but_not_as_the_data_directory(elsewhere, directory):
+    config = elsewhere / "beacon.toml"
+    elsewhere.chmod(0o1777)
+    assert not list(exposed(load_settings(elsewhere), os.geteuid(), config))
+    directory.chmod(0o1777)
+    (found,) = exposed(load_settings(elsewhere), os.geteuid(), config)
+    assert found.path == directory

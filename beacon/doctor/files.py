@@ -42,7 +42,7 @@ def _access(path: Path, settings: Settings, machine: Machine) -> Iterator[Findin
         name = user_name(owner)
         fix = f"runuser -u {name} -- beacon doctor --dir {quote(str(settings.data_dir))}"
         yield found("user-other", settings.data_dir, f"is {name}'s, and this is {user_name(machine.uid())}", fix)
-    reached = list(exposed(settings, owner, config_file(path)))
+    reached = list(exposed(settings, owner, config_file(path).resolve()))
     yield from (found(str(one.fault), one.path, one.says, one.fix) for one in reached)
     if not reached:
         yield fine("permissions", settings.data_dir, "nobody else reaches keys, databases or settings")
