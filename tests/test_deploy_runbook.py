@@ -177,7 +177,7 @@ def given_to_beacon():
     units = "".join(unit.read_text() for unit in (DEPLOY / "systemd").glob("*.service"))
     states = {f"/var/lib/{name}" for name in re.findall(r"(?m)^StateDirectory=(\S+)$", units)}
     copies = {
-        found[2] for line in LINES if (found := re.match(r"(?:cp -a|mv -T) (\S+) (\S+)", line)) and found[1] in made
+        found[2] for line in LINES if (found := re.match(r"(?:cp -aT|mv -T) (\S+) (\S+)", line)) and found[1] in made
     }
     return made | states | copies
 
