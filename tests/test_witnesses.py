@@ -15,6 +15,7 @@ from beacon.settings import ConfigurationError
 from beacon.store.errors import LogBehind
 from beacon.witness.client import MAX_ANSWER, Result
 from beacon.witness.configured import load_policy
+from beacon.witness.directory import add_log, drop_key
 from tests.log_support import SIGNER, START, Clock, Index, contributions, mark_of, open_log, tamper
 from tests.witness_support import answering, asking, key_of, policy_of, several, until
 from verifier.note import Checkpoint, Cosigner, Note, Signature, SigningKey, open_note
@@ -332,6 +333,51 @@ async def test_an_older_copy_of_the_log_with_its_mark_does_not_start(path, tmp_p
         await refused(older, found, "has seen another history", before=("x", "y", "z", "v"))
         await refused(older, found, "has seen another history", before=("u",))
         await seen(path, found, 1)
+
+
+async def test_an_older_copy_with_a_key_that_the_witness_has_dropped_does_not_start(path, tmp_path):
+    """It takes no checkpoint of that key any more, so that it is asked what it has cosigned."""
+    async with several(tmp_path, Clock(), SIGNER.vkey, 1) as found:
+        await seen(path, found, 2)
+        shutil.copytree(path.parent, tmp_path / "older", ignore=shutil.ignore_patterns("w1*", "older"))
+        await seen(path, found, 3)
+        other = SigningKey(b"\x09" * 32, SIGNER.name)
+        add_log(found[0][0]._writer, other.vkey, other.name, Clock())
+        drop_key(found[0][0]._writer, SIGNER.vkey)
+        older = tmp_path / "older" / path.name
+        await refused(older, found, "has size 3, and the witness w1 has seen size 6 of it: this is an older copy")
+        await refused(older, found, "has seen another history", before=("x", "y", "z", "v"))
+        log = open_log(path)
+        try:
+            async with asking(log, Clock(), policy_of(found[0][1])) as asked:
+                assert (asked.report()[0].standing.last, asked.report()[0].disagrees) == (Result.REFUSED, False)
+        finally:
+            log.close()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xff",
+        b"x" * (2 * MAX_ANSWER),
+        b"other\n9\n" + b"A" * 43 + b"=\n\n\xe2\x80\x94 w1.example AAAA\n",
+        "unsigned",
+        "elsewhere",
+    ],
+)
+async def test_what_one_that_refuses_shows_counts_only_with_its_cosignature(body, log):
+    async def shows(_request):
+        text = Checkpoint("elsewhere" if body == "elsewhere" else SIGNER.name, 9, b"\1" * 32).encode()
+        line = SIGNER.sign(text) if body == "unsigned" else W1.cosign(text, START // 1000)
+        return web.Response(body=body if isinstance(body, bytes) else f"{text}\n{line}".encode())
+
+    async def no(_request):
+        return web.Response(status=403)
+
+    async with answering(no, shows) as url, asking(log, Clock(), policy_of(url)) as asked:
+        assert asked.report()[0].standing.last is Result.REFUSED
+        assert not asked.report()[0].disagrees
 
 
 async def test_a_log_of_another_history_is_told_from_a_lie_in_a_409(path, tmp_path):

@@ -74,10 +74,15 @@ async def serving(made, *, per_minute=0):
 
 
 @contextlib.asynccontextmanager
-async def answering(handler):
-    """Anything that listens for add-checkpoint: its URL. handler: takes the request, gives the response."""
+async def answering(handler, shows=None):
+    """Anything that listens for add-checkpoint: its URL. handler: takes the request, gives the response.
+
+    shows: the same for what was cosigned last.
+    """
     app = web.Application()
     app.router.add_post("/add-checkpoint", handler)
+    if shows is not None:
+        app.router.add_get("/{origin_hash}/checkpoint", shows)
     server = TestServer(app)
     await server.start_server()
     try:

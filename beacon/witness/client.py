@@ -7,6 +7,7 @@ only so far as to ask again.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -17,7 +18,7 @@ from aiohttp import hdrs
 from beacon.rounds.resolver import AddressRefused, RelayResolver
 from verifier.encoding import parse_decimal
 from verifier.errors import FormatError, VerifierError
-from verifier.note import MAX_SIGNATURES, Note, Signature, VerifierKey, open_note
+from verifier.note import MAX_SIGNATURES, Checkpoint, Note, Signature, VerifierKey, open_note
 
 MAX_ANSWER: Final = 64 * 1024
 MAX_RETRY_AFTER: Final = 60
@@ -84,6 +85,24 @@ class Client:
         except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError, ValueError) as error:
             refused = isinstance(error, AddressRefused) or isinstance(error.__cause__, AddressRefused)
             return Answer(Result.UNREACHABLE, "address refused" if refused else type(error).__name__)
+
+    async def newest(self, url: str, origin: str, key: VerifierKey) -> Checkpoint | None:
+        """The newest checkpoint of a log that a witness shows with its cosignature, whichever key of the log signed it.
+
+        None for anything else: not every witness has this resource. key: the witness's. Never raises for what it does.
+        """
+        address = f"{url}/{hashlib.sha256(origin.encode()).hexdigest()}/checkpoint"
+        try:
+            async with self._client.get(address, allow_redirects=False) as response:
+                body = await response.content.read(MAX_ANSWER) if response.status == 200 else b""
+                while len(body) < MAX_ANSWER and (chunk := await response.content.read(MAX_ANSWER - len(body))):
+                    body += chunk
+            note = Note.parse(body.decode())
+            open_note(note, [key])
+            checkpoint = Checkpoint.parse(note.text)
+        except (TimeoutError, aiohttp.ClientError, OSError, asyncio.IncompleteReadError, ValueError, VerifierError):
+            return None
+        return checkpoint if checkpoint.origin == origin else None
 
     async def close(self) -> None:
         """End the connections."""

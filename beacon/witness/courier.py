@@ -79,6 +79,18 @@ class Courier:
             self._old = answer.size
         return await self._take(checkpoint, answer)
 
+    async def look(self, checkpoint: SignedCheckpoint, origin: str) -> None:
+        """Compare a checkpoint with what the witness shows, where it refuses the key: `standing` says what came of it.
+
+        A witness that has dropped a key which the log retired tells an older copy, with that key, by nothing else.
+        """
+        shown = await self._client.newest(self.witness.url, origin, self.witness.key)
+        if shown is None:
+            return
+        self.standing.seen = max(self.standing.seen, shown.size)
+        if 0 < shown.size <= checkpoint.size:
+            self.standing.forked = await self._log.read(lambda db: reads.root_at(db, shown.size)) != shown.root
+
     def pause(self) -> float:
         """Seconds to leave the witness alone after a failure; 0 after none."""
         failures, asked = self.standing.failures_in_a_row, float(self.standing.retry_after)

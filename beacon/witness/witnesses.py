@@ -27,9 +27,10 @@ from beacon.log.reads import SignedCheckpoint
 from beacon.memory import forget_oldest
 from beacon.settings import WitnessSettings
 from beacon.store.errors import LogBehind, StoreError
-from beacon.witness.client import Client
+from beacon.witness.client import Client, Result
 from beacon.witness.configured import Asked
 from beacon.witness.courier import Courier, Standing
+from verifier.log_keys import name_of
 from verifier.note import VerifierKey
 from verifier.policy import Policy
 
@@ -180,6 +181,8 @@ class Witnesses:
         """Ask for the newest checkpoint at the start. Raises LogBehind."""
         size, name = self._target.size, courier.witness.name
         cosigned, standing = await courier.ask(self._target), courier.standing
+        if standing.last is Result.REFUSED:
+            await courier.look(self._target, name_of(self._log.keys))
         if standing.seen > size:
             raise LogBehind(
                 f"the log has size {size}, and the witness {name} has seen size {standing.seen} of it: this is an "
