@@ -144,7 +144,8 @@ def publish(settings: Settings) -> None:
     """Write log.vkey anew: every key, a line each, with the sizes that it signs where the log has had several."""
     text, path = f"{log_keys(settings)}\n", settings.log_vkey
     beside = path.with_name(f".{path.name}.new")
-    with beside.open("w", encoding="utf-8") as file:
+    beside.unlink(missing_ok=True)
+    with beside.open("x", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -221,7 +221,8 @@ def _write(path: Path, data: bytes, *, sync: bool = False) -> bool:
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
-    with beside.open("wb") as file:
+    beside.unlink(missing_ok=True)
+    with beside.open("xb") as file:
         file.write(data)
         if sync:
             file.flush()

@@ -90,7 +90,11 @@ class Spool:
         self.folder.mkdir(mode=0o755, exist_ok=True)
         if os.geteuid() == 0:
             owner = self.folder.parent.stat()
-            os.chown(self.folder, owner.st_uid, owner.st_gid)
+            descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            finally:
+                os.close(descriptor)
         _sync(self.folder.parent)
 
     def _write(self, name: str, data: bytes) -> None:

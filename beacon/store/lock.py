@@ -12,13 +12,14 @@ from beacon.store.errors import AlreadyOpen
 class FileLock:
     """An flock on `<path>.lock`, held until `release` or until the process ends, however it ends.
 
-    The file stays: removing it would let two processes lock two files of one name.
+    The file stays: removing it would let two processes lock two files of one name. A link is not followed: it would
+    have root make a file wherever the service's user wants one.
     """
 
     def __init__(self, path: Path) -> None:
         """Raise AlreadyOpen when somebody holds the lock; never wait."""
         self._fd: int | None = os.open(
-            path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
         )
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
