@@ -25,8 +25,9 @@ async def sandbox(tmp_path):
         token = tmp_path / "token"
         token.write_text(await add_host(data, "alice", "--sandbox"))
         async with serving("beacon", "serve", "--dir", data) as server:
-            vkey = json.loads(output)["vkey"]
-            given = ("--url", server.url, "--token-file", token, "--log-key", vkey, "--chain", info, "--sandbox")
+            assert json.loads(output)["vkey"] == (data / "log.vkey").read_text().strip()
+            key = ("--log-key", data / "log.vkey")
+            given = ("--url", server.url, "--token-file", token, *key, "--chain", info, "--sandbox")
             yield (*given, "--receipts", tmp_path / "receipts"), tmp_path
 
 
@@ -42,3 +43,13 @@ async def test_the_examples_play_and_are_proven(sandbox):
         assert len(re.findall(r"^\d\. (?:white|black): [1-6]-[1-6]$", table, re.MULTILINE)) == 3
     kept = [path.stem.partition("-")[2] for path in (folder / "receipts").rglob("*.json")]
     assert (kept.count("seal"), kept.count("contribution"), kept.count("call")) == (3, 4, 4)
+
+
+@pytest.mark.parametrize("key", ["nothing/log.vkey", "localhost/examples+7687b2bf"])
+async def test_a_key_that_is_none_is_refused_in_a_sentence(tmp_path, key):
+    (tmp_path / "token").write_text("fb_x")
+    given = ("--url", "http://127.0.0.1:1", "--token-file", tmp_path / "token", "--log-key", key)
+    code, output, errors = await run("beacon.examples.raffle", *given)
+    assert (code, output) == (1, "")
+    assert errors.startswith("Error: ")
+    assert "Traceback" not in errors

@@ -83,7 +83,8 @@ async def test_a_session_that_spans_two_changes(beacon, tmp_path):
             await done("witness", "add-log", beacon.data / "log.vkey", "--dir", beacon.folder / name)
         await done("keys", "retire-log", "--dir", beacon.data)
         for name in beacon.keys:
-            await done("witness", "drop-key", old, "--dir", beacon.folder / name)
+            line = (beacon.data / "log.vkey").read_text().splitlines()[0]
+            await done("witness", "drop-key", line, "--dir", beacon.folder / name)
         code, _, errors = await run("beacon", "witness", "drop-key", new, "--dir", beacon.folder / "west")
         assert (code, "beside another" in errors) == (2, True)
 
