@@ -288,7 +288,7 @@ def _show_rounds(report: fsck.Report) -> None:
     else:
         say(f"NOT CHECKED: {report.rounds_unverified} signatures of rounds in entries and tables (--no-rounds)")
     if report.rounds_checked and report.rounds_foreign:
-        say(f"NOT CHECKED: {report.rounds_foreign} rounds of chains whose info is not in the log")
+        say(f"NOT CHECKED: {report.rounds_foreign} rounds of chains whose info is not in the log: beacon rounds verify")
 
 
 def _progress_of(what: str) -> Callable[[int, int], None]:

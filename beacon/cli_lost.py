@@ -22,7 +22,7 @@ def main() -> None:
     master.key  what opens the seeds:        beacon lost master-key
     log.mark    how far the log was told of: beacon log mark
     log.db      the log itself has ended, unless a copy holds all that was acknowledged
-    log.key     the log has ended
+    log.key     the log has ended, unless another key signs it too: beacon keys retire-log
     """
 
 
