@@ -138,3 +138,9 @@ def test_where_nobody_listens() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(UNREACHABLE):
         exchange(f"http://127.0.0.1:{port}/", limit=4, idle=5, total=5)
+
+
+def test_an_address_where_nobody_listens_is_a_plain_sentence() -> None:
+    with pytest.raises(FormatError) as refused:
+        fetch.download("http://127.0.0.1:1/log/checkpoint")
+    assert refused.value.message == "cannot read http://127.0.0.1:1/log/checkpoint: Connection refused"

@@ -556,7 +556,7 @@ def test_a_missing_file_is_a_finding_too(tmp_path):
     result = run("check-config", "--config", tmp_path)
     assert result.exit_code == 2
     assert "FAIL settings-invalid" in result.output
-    assert "beacon init" in result.output
+    assert f"fix: name the right directory, or make one: beacon init {tmp_path}" in result.output
     assert run("doctor", "--dir", tmp_path).exit_code == 2
 
 

@@ -54,7 +54,10 @@ def download(url: str, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
         try:
             answer = exchange(url, limit=limit, idle=IDLE_SECONDS, total=DOWNLOAD_SECONDS)
         except UNREACHABLE as error:
-            raise FormatError(Code.USAGE, f"cannot read {url}: {getattr(error, 'reason', error)}") from error
+            reason = getattr(error, "reason", error)
+            raise FormatError(
+                Code.USAGE, f"cannot read {url}: {getattr(reason, 'strerror', None) or reason}"
+            ) from error
         if answer.status == 200:
             if len(answer.body) > limit:
                 raise FormatError(Code.USAGE, f"{url} has more than {limit} bytes")

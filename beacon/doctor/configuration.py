@@ -45,9 +45,10 @@ def _invalid(file: Path, line: str) -> Finding:
     about, _, says = line.removeprefix(f"{file}: ").partition(": ")
     if variable := _VARIABLE.match(line):
         return found("settings-invalid", about, says, f"unset {variable[0]}, or give it a value that it can have")
+    fix = f"edit {file}" if file.exists() else f"name the right directory, or make one: beacon init {file.parent}"
     if not says:
-        return found("settings-invalid", file, about, f"edit {file}")
-    return found("settings-invalid", about, says, f"edit {file}")
+        return found("settings-invalid", file, about, fix)
+    return found("settings-invalid", about, says, fix)
 
 
 def _chains(settings: Settings) -> Iterator[Finding]:
