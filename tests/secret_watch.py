@@ -8,8 +8,8 @@ opened with its master key. After each test all that was written meanwhile is se
 - the bodies of problem documents, made here or received,
 - the files of public databases below the test's directory, where a seed may stand from its reveal on.
 
-A secret is found as hex, as base64 of either alphabet at any of the three places where it can begin, and as raw bytes;
-half of it is enough. Raw bytes and databases are searched for the secrets of the running test alone, databases in their
+A secret is found as hex, as base64 of either alphabet at any of the three places where it can begin, as a number, and as
+bytes: raw, in Python's spelling, as a list of numbers, as hex with something between; half of it is enough. Bytes and databases are searched for the secrets of the running test alone, databases in their
 first 4 MiB. Not searched: what tests print, and what programs write that they start otherwise than by process_support.
 """
 
@@ -19,7 +19,7 @@ import re
 import sqlite3
 import sys
 import tempfile
-from functools import wraps
+from functools import cache, wraps
 from itertools import pairwise
 from pathlib import Path
 
@@ -103,7 +103,7 @@ class Watch:
                 raise LeakError(f"{kind} is in {place}")
         plain = text.replace("\\\\", "\\")
         for secret, kind in self.raw.items():
-            if repr(secret[:12])[2:-1] in plain:
+            if any(spelt in plain for spelt in spellings(secret)):
                 raise LeakError(f"{kind} is in {place}, as bytes")
 
     def _in_database(self, path, public):
@@ -159,9 +159,19 @@ def windows(text):
             yield run[start : start + LEAST]
 
 
+@cache
+def spellings(value):
+    """How the beginning of bytes is written out that are not one text."""
+    part = value[:12]
+    return (repr(part)[2:-1], *(sign.join(map(str, part)) for sign in (", ", ",")), *(part.hex(sign) for sign in " :-"))
+
+
 def texts_of(value):
-    """The beginnings of a secret's texts: hex, and base64 at each of the three places where it can begin."""
+    """The beginnings of a secret's texts: hex, numbers, and base64 at each of the three places where it can begin."""
     yield value.hex()[:LEAST]
+    yield value.hex().upper()[:LEAST]
+    for order in ("big", "little"):
+        yield str(int.from_bytes(value, order))[:LEAST]
     for shift in range(3):
         text = base64.b64encode(bytes(shift) + value)[4 * (shift > 0) :].decode()[:LEAST]
         yield text

@@ -58,6 +58,30 @@ def test_leak_bytes():
     log.info("it", value=repr(seed()))
 
 
+def test_leak_upper_hex():
+    log.info("it", value=seed().hex().upper())
+
+
+def test_leak_hex_apart():
+    log.info("it", value=seed().hex(":"))
+
+
+def test_leak_number():
+    log.info("it", value=int.from_bytes(seed(), "big"))
+
+
+def test_leak_number_backwards():
+    log.info("it", value=str(int.from_bytes(seed(), "little")))
+
+
+def test_leak_list():
+    log.info("it", value=list(seed()))
+
+
+def test_leak_list_as_json():
+    log.info("it " + json.dumps(list(seed()), separators=(",", ":")))
+
+
 def test_leak_traceback():
     made = seed()
     try:
