@@ -123,6 +123,28 @@ def test_witnesses_that_agree_and_cosign() -> None:
     assert [body.partition("\n")[0] for body in elsewhere.posts] == ["old 0", "old 11"]
 
 
+def garbled(shown: str) -> str:
+    """With a bit of the last signature changed on the way."""
+    data = bytearray(shown.encode())
+    data[-20] ^= 1 if data[-20] not in b"/0=+" else 2
+    return data.decode()
+
+
+@pytest.mark.parametrize("size", [9, -1])
+def test_a_cosignature_that_is_garbled_on_the_way_accuses_nobody(size: int) -> None:
+    """What a witness shows comes from elsewhere than the log: a false line there is no finding against the log."""
+    log = honest(2)
+    witness = Pretending(garbled(cosigned(log, "w1", None if size < 0 else size)))
+    with audited(log, {"w1": witness}) as (state, audit, asked):
+        assert asked.run()["w1"] is Result.AGREES
+        assert (audit.exit(), list(state.found())) == (Exit.FAIR, [])
+        assert list(audit.witnessing.at(len(log.leaves))) == []
+    other = forked(log, 9)
+    with audited(log, {"w1": Pretending(garbled(cosigned(other, "w1")))}) as (state, audit, asked):
+        assert asked.run()["w1"] is Result.FORKED
+        assert graves(state.found()) == {("log", "7.2")}
+
+
 @pytest.mark.parametrize("size", [9, 14, -1])
 def test_a_checkpoint_of_another_history_is_kept_as_evidence(size: int, tmp_path: Path) -> None:
     """Smaller, and of the same size as what the log shows here."""

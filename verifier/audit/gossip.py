@@ -25,7 +25,7 @@ from verifier.audit.state import Found
 from verifier.connection import UNREACHABLE, Answer, exchange
 from verifier.encoding import Json, parse_decimal
 from verifier.errors import FormatError, VerifierError
-from verifier.note import MAX_SIGNATURES, Note, Signature
+from verifier.note import MAX_SIGNATURES, Note, Signature, open_note
 from verifier.tlog_proof import add_checkpoint_request
 from verifier.transcript import SignedCheckpoint
 
@@ -119,7 +119,7 @@ class Gossip:
         return told or (Result.AGREES if shown is not None else Result.REFUSED)
 
     def _shown(self, url: str) -> SignedCheckpoint | None:
-        """What the witness shows of the log, as far as the log signed it; None where it shows nothing."""
+        """What the witness shows of the log, as far as the log and witnesses signed it; None where it shows nothing."""
         origin, key = self.source.signed.checkpoint.origin, self.audit.trust.log_key
         answer = self._asked(f"{url}/{hashlib.sha256(origin.encode()).hexdigest()}/checkpoint")
         if answer.status != 200 or len(answer.body) > MAX_ANSWER:
@@ -129,7 +129,19 @@ class Gossip:
             check_signature(shown, key)
         except (UnicodeDecodeError, VerifierError):
             return None
-        return shown
+        return self._without_false_lines(shown)
+
+    def _without_false_lines(self, shown: SignedCheckpoint) -> SignedCheckpoint:
+        """Whoever is on the way to a witness can make a false line of it: that says nothing of the log."""
+        policy, false = self.audit.trust.policy, set()
+        assert policy is not None
+        for key in policy.witnesses.values():
+            try:
+                open_note(shown.note, [key])
+            except VerifierError:
+                false.add((key.name, key.key_id))
+        lines = tuple(line for line in shown.note.signatures if (line.name, line.key_id) not in false)
+        return SignedCheckpoint(Note(shown.note.text, lines), shown.checkpoint)
 
     def _compare(self, name: str, shown: SignedCheckpoint) -> Result:
         size = self.source.tree.size
