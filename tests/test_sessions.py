@@ -324,6 +324,17 @@ async def test_a_seed_that_was_swapped_or_altered_is_not_used(running):
     await refused("seed-unavailable", running.draw(session), "6.12")
 
 
+async def test_a_swapped_seed_of_a_live_session_opens_nothing(running):
+    """Nor one that is asked for with another number of links; both after a restart, when no chain is remembered."""
+    first, second = [await Custody(bytes(range(32)), running.seeds).make(8) for _ in range(2)]
+    running.seeds.keep([first, second])
+    custody = Custody(bytes(range(32)), running.seeds)
+    assert (await custody.chain(second.commitment, 8)).commitment == second.commitment
+    await refused("seed-unavailable", custody.chain(first.commitment, 7))
+    running.seeds.kept[first.commitment] = second
+    await refused("seed-unavailable", custody.chain(first.commitment, 8))
+
+
 async def test_hosts_void_only_before_the_round(running):
     written = await running.seal()
     voided = await running.sessions.void(ALICE, written.session)
