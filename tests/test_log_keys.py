@@ -288,6 +288,26 @@ async def test_a_fork_over_the_change_is_proven_by_both_keys(tmp_path):
     assert (await run("verifier", "fork", path, "--log-key", NEW.vkey))[0] == 1
 
 
+async def test_a_key_that_was_retired_after_the_fact_still_proves_a_fork(tmp_path):
+    """The old key signed size 9 before its end was said to be 3: who kept it without an end has the proof."""
+    leaves = [merkle.leaf_hash(bytes([number])) for number in range(9)]
+    newer = Checkpoint(ORIGIN, 9, merkle.tree_root(leaves)).encode()
+    text = Checkpoint(ORIGIN, 9, b"\5" * 32).encode()
+    fork = Fork(
+        SignedCheckpoint.parse(f"{text}\n{OLD.sign(text)}"),
+        SignedCheckpoint.parse(f"{newer}\n{NEW.sign(newer)}"),
+        merkle.tree_root(leaves),
+        [],
+    )
+    path = tmp_path / "fork.json"
+    path.write_bytes(fork.encode())
+    keys = tmp_path / "log.vkey"
+    keys.write_text(f"{OLD.vkey} 1-3\n{NEW.vkey} 2-\n")
+    code, output, _ = await run("verifier", "fork", path, "--log-key", keys)
+    assert (code, "whose sizes do not include it" in output) == (1, True)
+    assert (await run("verifier", "fork", path, "--log-key", keys, "--log-key", OLD.vkey))[0] == 0
+
+
 async def test_the_commands_take_keys_in_every_form(tmp_path):
     document, keys, chain = tmp_path / "t.json", tmp_path / "log.vkey", tmp_path / "chain.json"
     document.write_bytes(builder.data(spanning()))
