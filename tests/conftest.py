@@ -13,5 +13,5 @@ install()
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Much of a test's time goes by waiting for processes and rounds: three at once even on a small machine."""
-    return max(3, os.cpu_count() or 1)
+    """Much of a test's time goes by waiting for processes and rounds: four at once even on a small machine."""
+    return max(4, os.cpu_count() or 1)
