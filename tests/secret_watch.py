@@ -71,7 +71,7 @@ class Watch:
     def search(self, folder):
         """Raise LeakError if anything that was written holds a secret. folder: of the test, or None."""
         try:
-            databases = [] if folder is None else [path for path in sorted(folder.rglob("*.db*")) if path.is_file()]
+            databases = [] if folder is None else [path for path in sorted(folder.rglob("*.db*")) if is_database(path)]
             for path in databases:
                 self._keys_beside(path)
             self._read_on()
@@ -139,6 +139,11 @@ class Watch:
             pass
         finally:
             db.close()
+
+
+def is_database(path):
+    """Whether a file is a database, or one that SQLite keeps beside it; `master.dbc2.key` is none."""
+    return path.is_file() and re.search(r"\.db($|[-.])", path.name) is not None
 
 
 def begin(path):

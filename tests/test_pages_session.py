@@ -133,7 +133,7 @@ async def test_a_seed_that_its_timelock_opened_says_so(world):
     state = await running.sessions.state(session)
     state = replace(state, end=replace(state.end, by="timelock"))
     view = session_view(state, await running.waiting.story(session, None), ChainView("00", "x", "main", QUICKNET))
-    values = facts(view) | {"vkey": "k", "origin": "o", "path": "/"}
+    values = facts(view) | {"vkey": "k", "vkeys": ("k",), "origin": "o", "path": "/"}
     assert (
         "The seed was opened with its timelock."
         in parse(environment().get_template("session.html").render(values)).text
