@@ -20,7 +20,6 @@ REVIEWED = {
     ("beacon/client/session.py", "set(tokens) != set(participants)"): "names of players, the keys of the mapping",
     ("beacon/keys/log.py", "key != leaving"): "public keys",
     ("beacon/keys/log.py", "key.key_id.hex() == identifier"): "ids of public keys",
-    ("beacon/keys/log.py", "row.key == own"): "public keys",
     ("beacon/keys/log.py", "row.key == signers.keys[1].vkey"): "public keys",
     ("beacon/sessions/state.py", "key == state.lock"): "a round's place in a dictionary",
     ("beacon/settings/loading.py", "name.upper() == _variable(keys)"): "names of settings",
