@@ -1,6 +1,8 @@
 """A writer's connection that fails as it is told, the steps at which a process can be killed, and such a process."""
 
 import multiprocessing
+import os
+import signal
 import sqlite3
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -85,6 +87,27 @@ def given_up(start, code):
         return run()
 
     return fault
+
+
+def killer(kill_at, nth=1):
+    """A step that kills this process when it is called `kill_at` for the nth time."""
+    passed = 0
+
+    def step(name):
+        nonlocal passed
+        passed += name == kill_at
+        if name == kill_at and passed == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return step
+
+
+def killed(target, *arguments):
+    """Let a child work that is killed at a step."""
+    child = PROCESSES.Process(target=target, args=arguments)
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
 
 
 def outlived(target, path, *, answers=None, **options):

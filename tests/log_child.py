@@ -3,9 +3,9 @@
 import asyncio
 import os
 import resource
-import signal
 
 from beacon.store.errors import AlreadyOpen, StoreError
+from tests.fault_support import killer
 from tests.log_support import Clock, contributions, open_log
 
 WRITERS = 4
@@ -18,13 +18,6 @@ def write(path, pipe, *, kill_at=None, nth=1, limit=None, appends=10_000):
     """
     if limit is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    passed = 0
-
-    def step(name):
-        nonlocal passed
-        passed += name == kill_at
-        if name == kill_at and passed == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
 
     async def writer(log, name):
         for number in range(appends):
@@ -32,7 +25,7 @@ def write(path, pipe, *, kill_at=None, nth=1, limit=None, appends=10_000):
                 pipe.send(("done", done.index, done.entry))
 
     async def main():
-        log = open_log(path, clock=Clock(), step=step)
+        log = open_log(path, clock=Clock(), step=killer(kill_at, nth))
         pipe.send(("open", log.latest().size, None))
         try:
             await asyncio.gather(*(writer(log, name) for name in range(WRITERS)))

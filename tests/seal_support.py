@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import resource
-import signal
 from contextlib import closing
 
 from beacon.sessions.book import Book
@@ -15,6 +14,7 @@ from beacon.store.private_schema import PRIVATE_SCHEMA
 from beacon.store.reader import Reader
 from beacon.store.schema import open_readonly
 from beacon.store.writer import Writer
+from tests.fault_support import killer
 from tests.log_support import mark_of, verify_whole
 from tests.round_support import QUICKNET, FakeClock
 from tests.session_support import ALICE, FIRST, ReplayedRounds, Service
@@ -100,16 +100,9 @@ def seal_until_it_dies(folder, pipe, *, database=None, kill_at=None, nth=1, limi
 
     limit: the most bytes a file may have. Sends ("done", index, entry) for each answer, at last ("end", why, None).
     """
-    passed = 0
 
     def step_of(name):
-        def step(reached):
-            nonlocal passed
-            passed += (name, reached) == (database, kill_at)
-            if (name, reached) == (database, kill_at) and passed == nth:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        return {"step": step}
+        return {"step": killer(kill_at, nth)} if name == database else {}
 
     async def sealer(made, number):
         for turn in range(10_000):

@@ -14,9 +14,7 @@
 
 import asyncio
 import json
-import os
 import shutil
-import signal
 import sqlite3
 import stat
 from contextlib import closing
@@ -37,7 +35,7 @@ from beacon.log.log import Log
 from beacon.log.signing import Signers
 from beacon.settings import ConfigurationError, load_settings, read_key, write_key
 from beacon.store.errors import AlreadyOpen, LogBehind, LogDamaged
-from tests.fault_support import PROCESSES
+from tests.fault_support import killed, killer
 from tests.log_support import START, Clock, Index, append, tamper
 from tests.process_support import make_data
 from verifier import whole_log
@@ -438,25 +436,9 @@ def test_a_policy_that_would_not_let_the_service_start(data):
 # --- cut off ---------------------------------------------------------------------------------------------------------
 
 
-def change_and_die(folder, pipe, change, kill_at, *arguments):
+def change_and_die(folder, change, kill_at, *arguments):
     """Change the key, and be killed at a step."""
-
-    def step(name):
-        if name == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    getattr(log_rotation, change)(load_settings(folder), *arguments, step=step)
-    pipe.send("not killed")
-
-
-def killed(data, change, name, *arguments):
-    ours, theirs = PROCESSES.Pipe(duplex=False)
-    child = PROCESSES.Process(target=change_and_die, args=(data.data_dir, theirs, change, name, *arguments))
-    child.start()
-    theirs.close()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
-    ours.close()
+    getattr(log_rotation, change)(load_settings(folder), *arguments, step=killer(kill_at))
 
 
 async def starts(data):
@@ -471,7 +453,7 @@ async def starts(data):
 def test_killed_while_a_key_is_added(data, name):
     old = log_signer(data).vkey
     grow(data, "a")
-    killed(data, "begin", name)
+    killed(change_and_die, data.data_dir, "begin", name)
     asyncio.run(starts(data))
     grow(data, "b")
     done = log_rotation.begin(data)
@@ -486,7 +468,7 @@ def test_killed_while_a_key_is_retired(data, name):
     old = log_signer(data).vkey
     grow(data, "a")
     new = log_rotation.begin(data).key
-    killed(data, "retire", name)
+    killed(change_and_die, data.data_dir, "retire", name)
     asyncio.run(starts(data))
     assert log_signer(data).vkeys == ((old, new) if name == "begun" else (new,))
     if name in {"committed", "kept-old"}:
@@ -512,7 +494,7 @@ def test_killed_while_the_new_key_is_given_up(data, name):
     grow(data, "a")
     new = log_rotation.begin(data).key
     identifier = new.key_id.hex()
-    killed(data, "retire", name, identifier)
+    killed(change_and_die, data.data_dir, "retire", name, identifier)
     asyncio.run(starts(data))
     assert log_signer(data).vkeys == ((old, new) if name == "begun" else (old,))
     if name == "committed":

@@ -12,9 +12,7 @@ import asyncio
 import hashlib
 import hmac
 import json
-import os
 import shutil
-import signal
 import sqlite3
 import stat
 from contextlib import closing
@@ -40,7 +38,7 @@ from beacon.store.reader import Reader
 from beacon.store.webhooks import Answered, Encrypted, Endpoint, WebhookStore
 from beacon.store.writer import Writer
 from beacon.webhooks.signing import Vault, answer_place
-from tests.fault_support import PROCESSES
+from tests.fault_support import killed, killer
 from tests.log_support import START, Clock
 from tests.process_support import make_data
 from verifier.seeds import sha256
@@ -273,25 +271,9 @@ def test_a_new_key_file_that_is_not_the_one(data, seeds):
     everything(data, seeds)
 
 
-def rotate_and_die(folder, pipe, kill_at):
+def rotate_and_die(folder, kill_at):
     """Rotate, and be killed at a step."""
-
-    def step(name):
-        if name == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    master.rotate(load_settings(folder), Clock(), step)
-    pipe.send("not killed")
-
-
-def killed(folder, name):
-    ours, theirs = PROCESSES.Pipe(duplex=False)
-    child = PROCESSES.Process(target=rotate_and_die, args=(folder, theirs, name))
-    child.start()
-    theirs.close()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
-    ours.close()
+    master.rotate(load_settings(folder), Clock(), killer(kill_at))
 
 
 async def starts(data):
@@ -309,7 +291,7 @@ async def starts(data):
 @pytest.mark.parametrize("name", STEPS)
 def test_killed_at_a_step(data, seeds, name):
     old = read_key(data.master_key)
-    killed(data.data_dir, name)
+    killed(rotate_and_die, data.data_dir, name)
     if name in BEFORE_COMMIT:
         everything(data, seeds, old)
         assert asyncio.run(starts(data)) is None

@@ -1,9 +1,8 @@
 """A process in which a witness signs one branch of a log until it dies. It tells its parent of each that it answered."""
 
 import asyncio
-import os
-import signal
 
+from tests.fault_support import killer
 from tests.round_support import FakeClock
 from tests.witness_support import LOG, Tree, witness
 from verifier import merkle
@@ -17,17 +16,10 @@ def sign_until_told(path, pipe, *, branch, kill_at, nth=4):
 
     Sends ("done", size, root) for each cosignature that was answered, at last ("end", "done").
     """
-    passed = 0
-
-    def step(name):
-        nonlocal passed
-        passed += name == kill_at
-        if name == kill_at and passed == nth:
-            os.kill(os.getpid(), signal.SIGKILL)
 
     async def main():
         tree = Tree(branch=branch)
-        with witness(path, FakeClock(1_800_000_000_000), LOG.vkey, step=step) as made:
+        with witness(path, FakeClock(1_800_000_000_000), LOG.vkey, step=killer(kill_at, nth)) as made:
             for _ in range(ROUNDS):
                 reply = await made.add_checkpoint(tree.request(0, 1))
                 old = int(reply.body) if reply.status == 409 else 0

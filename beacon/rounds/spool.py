@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from beacon.rounds.lines import LineRefused, encode_line, known, read_lines
+from beacon.settings import sync_directory
 from verifier.drand import ChainInfo, Round, VerifiedRound
 
 MAX_ROUNDS: Final = 32
@@ -46,7 +47,7 @@ class Spool:
             part = rounds[first : first + MAX_ROUNDS]
             name = f"{chain.hash.hex()}-{part[0].round:016d}-{secrets.token_hex(8)}"
             self._write(name, b"".join(encode_line(chain, verified) for verified in part))
-        _sync(self.folder)
+        sync_directory(self.folder)
 
     def files(self, chain: ChainInfo) -> list[Path]:
         """The files that wait for this chain, by their first rounds."""
@@ -95,7 +96,7 @@ class Spool:
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
             finally:
                 os.close(descriptor)
-        _sync(self.folder.parent)
+        sync_directory(self.folder.parent)
 
     def _write(self, name: str, data: bytes) -> None:
         temporary = self.folder / f".{name}"
@@ -124,11 +125,3 @@ def _open_plain(path: Path) -> int:
         os.close(descriptor)
         raise LineRefused(1, "no plain file")
     return descriptor
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
